@@ -1,0 +1,5 @@
+"""The exporter: follows a directory of segments, folds events into families, serves them."""
+
+from mx_emitter.events import VERSION as __version__
+
+__all__ = ["__version__"]
