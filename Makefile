@@ -1,0 +1,51 @@
+# Two targets matter: `make demo` shows it, `make test` tests it. ARGS goes to either:
+#   make demo ARGS=--once        make test ARGS="-k replay -x"
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.PHONY: help demo test lint docs tools clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
+	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out)"
+	@echo "make lint    ruff and mypy"
+	@echo "make docs    write the generated pages of docs/ again"
+
+demo: $(VENV)/.exporter
+	@$(BIN)/python tests/demo/demo.py $(ARGS)
+
+test: $(VENV)/.test tools
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+docs: $(VENV)/.test
+	$(BIN)/python docs/generate.py
+
+# After the environment, below which the tools are unpacked.
+tools: $(VENV)/.test
+	@tests/bring_tools.sh
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
+
+# The stamps keep the second run quick.
+$(VENV)/.exporter: pyproject.toml | $(VENV)/bin/python
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter,test]'
+	@touch $@ $(VENV)/.exporter
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "Python 3.10 or later is needed; say which: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,202 @@
+"""Fixtures for every test: hygiene that nobody has to ask for, and the real parts."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import support
+
+#: Set: a test that was left out is a failure (what CI asks for).
+ALL = pytest.StashKey[bool]()
+
+#: Where ``tests/bring_tools.sh`` unpacks what the machine does not have.
+TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[ALL] = os.environ.get("MX_TEST_ALL", "") not in ("", "0")
+    for name in [name for name in os.environ if support.is_products(name)]:
+        del os.environ[name]
+
+
+# --------------------------------------------------------------------------------------
+# Tests that were left out
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def _refuse_to_leave_out(
+    config: pytest.Config, report: pytest.TestReport | pytest.CollectReport
+) -> None:
+    if report.skipped and config.stash[ALL] and not hasattr(report, "wasxfail"):
+        report.longrepr = f"left out, and MX_TEST_ALL=1 asks for every test: {_reason(report)}"
+        report.outcome = "failed"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    _refuse_to_leave_out(item.config, report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector):
+    report = yield
+    _refuse_to_leave_out(collector.config, report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        terminalreporter.section(f"left out: {len(skipped)}")
+        for report in skipped:
+            terminalreporter.line(f"{report.nodeid}: {_reason(report)}")
+
+
+# --------------------------------------------------------------------------------------
+# Hygiene
+
+
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """No test leaves a variable behind."""
+    before = dict(os.environ)
+    yield
+    if dict(os.environ) != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _threads() -> set[threading.Thread]:
+    return set(threading.enumerate())
+
+
+def _descriptors() -> dict[int, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # the listing's own descriptor
+            continue
+    return found
+
+
+def _children() -> dict[int, str]:
+    found = {}
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/children") as listing:
+                pids = listing.read().split()
+        except OSError:  # the thread has just ended
+            continue
+        for pid in map(int, pids):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as cmdline:
+                    found[pid] = cmdline.read().replace(b"\0", b" ").decode("utf-8", "replace")
+            except OSError:
+                continue
+    return found
+
+
+def _multiprocessings_own(fds: dict[int, str], pids: dict[int, str]) -> None:
+    """Take out what multiprocessing keeps for the life of the interpreter."""
+    for pid, command in list(pids.items()):
+        if "multiprocessing.resource_tracker" in command or "multiprocessing.forkserver" in command:
+            del pids[pid]
+    tracker = sys.modules.get("multiprocessing.resource_tracker")
+    if tracker:
+        fds.pop(tracker._resource_tracker._fd, None)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """No test leaves a thread, a descriptor or a process behind."""
+    threads, fds, pids = _threads(), _descriptors(), _children()
+    yield
+
+    def left() -> tuple[list[str], dict[int, str], dict[int, str]]:
+        new_fds = {fd: what for fd, what in _descriptors().items() if fds.get(fd) != what}
+        new_pids = {pid: what for pid, what in _children().items() if pid not in pids}
+        _multiprocessings_own(new_fds, new_pids)
+        return [thread.name for thread in _threads() - threads], new_fds, new_pids
+
+    def nothing_left() -> bool:
+        if not any(left()):
+            return True
+        gc.collect()
+        return not any(left())
+
+    try:
+        support.wait_until(nothing_left, limit=5)
+    except AssertionError:
+        names, new_fds, new_pids = left()
+        for pid in new_pids:
+            os.kill(pid, signal.SIGKILL)
+        pytest.fail(f"left behind: threads {names}, descriptors {new_fds}, processes {new_pids}")
+
+
+# --------------------------------------------------------------------------------------
+# Real parts
+
+
+@pytest.fixture
+def spawn(tmp_path: Path) -> Iterator[support.Spawner]:
+    """Start real processes with a clean environment; they end with the test."""
+    spawner = support.Spawner(tmp_path / "processes")
+    try:
+        yield spawner
+    finally:
+        spawner.end()
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Path of Prometheus's promtool."""
+    found = shutil.which("promtool") or shutil.which("promtool", path=str(TOOLS))
+    return found or support.leave_out("needs promtool, which is on no path (`make tools`)")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's wheel, built once a run."""
+    out = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
+        cwd=support.ROOT,
+        check=True,
+        capture_output=True,
+        env=support.clean_environment(),
+    )
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def bare_venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of a fresh environment that has the wheel and its two dependencies, no extra."""
+    home = tmp_path_factory.mktemp("bare") / "venv"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env=support.clean_environment(),
+    )
+    return python
