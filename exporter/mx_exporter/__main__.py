@@ -1,0 +1,30 @@
+"""``mx-metrics`` and ``python -m mx_exporter``: the command line, or how to install it."""
+
+from __future__ import annotations
+
+import sys
+
+#: Top-level packages that the extra ``exporter`` installs.
+_EXTRA = {"click", "h11", "prometheus_client", "uvicorn", "watchdog", "zstandard"}
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        from .cli import main as run
+
+        return run()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRA:
+            raise
+        print(  # noqa: T201 - there may be no library to print with
+            f"mx-metrics: the package {missing} is missing; "
+            "install the exporter with: pip install 'mx-metrics[exporter]'",
+            file=sys.stderr,
+        )
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""The command line: ``mx-metrics serve``, ``replay`` and ``check``.
+
+A command imports what it runs inside its function, so that ``--help`` and ``--version`` stay
+quick and a missing library is told by :mod:`mx_exporter.__main__`. Errors are one line on
+standard error. Exit codes: 0 done, 1 failed, 2 used wrongly, 3 faulty lines (``check``),
+130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from mx_emitter.events import VERSION
+
+from .errors import MxError
+from .settings import OPTIONS, read_settings
+
+PROG = "mx-metrics"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def settings_options(*names: str) -> Callable[[_Command], _Command]:
+    """Give a command the flags of the named rows of the settings' table."""
+
+    def decorate(command: _Command) -> _Command:
+        for name in reversed(names):
+            row = OPTIONS[name]
+            assert row.flag is not None
+            sources = f"{row.variable}; " if row.variable else ""
+            shown = f"{row.help} [{sources}default: {row.shown}]"
+            switch = isinstance(getattr(_DEFAULTS, name), bool)
+            if switch:
+                flag = f"{row.flag}/--no-{row.flag[2:]}"
+                command = click.option(flag, name, default=None, help=shown)(command)
+            else:
+                command = click.option(row.flag, name, metavar=row.metavar, help=shown)(command)
+        return command
+
+    return decorate
+
+
+_DEFAULTS = read_settings({}, {})
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
+@click.version_option(VERSION, prog_name=PROG, message="%(prog)s %(version)s")
+def cli() -> None:
+    """Prometheus metrics derived from the event logs of ModelExpress ranks."""
+
+
+@cli.command()
+@settings_options("directory", "listen", "source_id_label", "max_series")
+def serve(**flags: str | bool | None) -> int:
+    """Follow the directory and serve its metrics.
+
+    /metrics for Prometheus, /healthz, /readyz, and / for people.
+    """
+    settings = read_settings(flags)
+    from . import serve
+
+    return serve.run(settings)
+
+
+@cli.command()
+@click.argument("logs", nargs=-1)
+@click.option("--openmetrics", "output", flag_value="openmetrics", help="Print OpenMetrics.")
+@click.option("--json", "output", flag_value="json", help="Print one JSON object a series.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes to use. [default: every core]")
+@settings_options("source_id_label")
+@click.option(
+    "--max-series",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Series a family may have. [default: no limit]",
+)
+def replay(
+    logs: tuple[str, ...],
+    output: str | None,
+    jobs: int | None,
+    max_series: int | None,
+    **flags: str | bool | None,
+) -> int:
+    """Fold LOGS and print the metrics that a scrape would have shown.
+
+    LOGS are directories, files, globs, or - for standard input; plain, .gz or .zst; as they
+    were written or inside the envelopes of log collectors. Without LOGS: the directory of the
+    environment. Nothing is changed.
+    """
+    source_id_label = read_settings(flags, names=["source_id_label"]).source_id_label
+    from . import replay
+
+    return replay.run(
+        logs,
+        output=output or "text",
+        source_id_label=source_id_label,
+        max_series=max_series,
+        jobs=jobs,
+    )
+
+
+@cli.command()
+@click.argument("logs", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def check(logs: tuple[str, ...], as_json: bool) -> int:
+    """Say whether LOGS are whole: refused lines, lost numbers, events by name.
+
+    LOGS as for replay. Exits with 3 when anything is faulty.
+    """
+    from . import check
+
+    return check.run(logs, as_json=as_json)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code.
+
+    :param args: arguments without the program's name; None takes the process's own.
+    """
+    try:
+        code = cli.main(args, prog_name=PROG, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except MxError as error:
+        return _fail(str(error), error.exit_code)
+    except click.UsageError as error:
+        context = error.ctx.command_path if error.ctx else PROG
+        message = error.format_message().rstrip(".")
+        return _fail(f"{message}; see {context} --help", error.exit_code)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more as it leaves, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"{PROG}: " + " ".join(message.split()), err=True)
+    return code
