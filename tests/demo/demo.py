@@ -1,0 +1,311 @@
+"""Eight simulated ranks and the exporter, in a directory of their own.
+
+Without arguments it goes on until Ctrl-C and shows what the exporter serves. ``--once`` runs
+one load a rank to its end, compares the page with a replay of the log, and exits: 0 when both
+are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+RANK = Path(__file__).with_name("rank.py")
+
+#: Each rank's first load. The first pod of a deployment finds no peer.
+SCENARIOS = ["alone", "peer", "artifacts", "retry", "miss", "fallback", "hang", "killed"]
+
+Samples = list[tuple[str, dict[str, str], float]]
+
+
+class DemoFailed(Exception):
+    """Something that the demo shows did not happen; the message says what."""
+
+
+def until(condition: Callable[[], Any], what: str, limit: float = 60.0) -> Any:
+    """Wait until ``condition`` gives something true; give that."""
+    deadline = time.monotonic() + limit
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"{what}: not within {limit:g} s")
+        time.sleep(0.05)
+    return value
+
+
+def choose_port(wanted: int | None, once: bool) -> int:
+    """The wanted port, else 9402 while it is free, else any."""
+    if wanted is not None:
+        return wanted
+    for port in (0,) if once else (9402, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise DemoFailed("no port is free")
+
+
+class Demo:
+    """The processes and the page."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.home = Path(tempfile.mkdtemp(prefix="mx-demo-"))
+        self.log = self.home / "log"
+        self.exporter: subprocess.Popen[bytes] | None = None
+        self.ranks: dict[int, subprocess.Popen[bytes]] = {}
+        self.seed = 0
+        self.url = f"http://127.0.0.1:{choose_port(options.port, options.once)}"
+
+    # -- processes ---------------------------------------------------------------------
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("MX_", "POD_"))}
+        return {**kept, "MX_METRICS_DIR": str(self.log), **more}
+
+    def start_exporter(self) -> None:
+        with open(self.home / "exporter.log", "wb") as messages:
+            self.exporter = subprocess.Popen(
+                [sys.executable, "-m", "mx_exporter", "serve", "--listen", self.url[7:]],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=messages,
+                stderr=messages,
+                start_new_session=True,
+            )
+        until(self.ready, "the exporter gets ready")
+
+    def ready(self) -> bool:
+        assert self.exporter
+        if self.exporter.poll() is not None:
+            said = (self.home / "exporter.log").read_text(errors="replace").strip()
+            raise DemoFailed(f"the exporter ended: {said}")
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def start_rank(self, number: int, *scenarios: str, forever: bool = False) -> None:
+        engine = ("vllm", "sglang")[number % 2]
+        self.seed += 1
+        command = [sys.executable, str(RANK), *scenarios, "--engine", engine]
+        command += ["--seed", str(self.seed), "--speed", str(self.options.speed)]
+        self.ranks[number] = subprocess.Popen(
+            command + ["--forever"] * forever,
+            env=self.environment(
+                MX_METRICS_ENABLED="1",
+                MX_METRICS_SCHEME="demo",
+                RANK=str(number),
+                POD_NAME="demo-0",
+            ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def wait_receiving(self, number: int) -> None:
+        """Wait until a rank says that it is in the middle of its transfer."""
+        stdout = self.ranks[number].stdout
+        assert stdout
+        if stdout.readline() != b"receiving\n":
+            raise DemoFailed(f"rank {number} ended before its transfer")
+
+    def end_rank(self, number: int, how: signal.Signals) -> int:
+        rank = self.ranks.pop(number)
+        if rank.poll() is None:
+            rank.send_signal(how)
+        status = rank.wait(30)
+        assert rank.stdout
+        rank.stdout.close()
+        return status
+
+    def end(self) -> None:
+        """End all cleanly, and remove the directory."""
+        for number in list(self.ranks):
+            self.end_rank(number, signal.SIGKILL)
+        if self.exporter:
+            self.exporter.terminate()
+            try:
+                self.exporter.wait(10)
+            except subprocess.TimeoutExpired:
+                self.exporter.kill()
+                self.exporter.wait()
+        shutil.rmtree(self.home)
+
+    # -- the page ----------------------------------------------------------------------
+
+    def page(self) -> str:
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def samples(self) -> Samples:
+        return [
+            (sample.name, sample.labels, sample.value)
+            for family in text_string_to_metric_families(self.page())
+            for sample in family.samples
+        ]
+
+    def replay(self) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "mx_exporter", "replay", str(self.log)],
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            raise DemoFailed(f"replay failed: {done.stderr.decode().strip()}")
+        return done.stdout.decode()
+
+
+def total(samples: Samples, name: str, **labels: str) -> float:
+    """Sum of the samples of a name that carry these labels."""
+    return sum(v for n, ls, v in samples if n == name and labels.items() <= ls.items())
+
+
+def mean(samples: Samples, family: str, **labels: str) -> str:
+    count = total(samples, f"{family}_count", **labels)
+    return f"{total(samples, f'{family}_sum', **labels) / count:6.1f} s" if count else "     -  "
+
+
+def by(samples: Samples, name: str, label: str) -> str:
+    """Non-zero totals of a name by one of its labels, as text."""
+    values = sorted({ls[label] for n, ls, _ in samples if n == name})
+    found = [(value, total(samples, name, **{label: value})) for value in values]
+    return "  ".join(f"{value or 'between'} {n:g}" for value, n in found if n) or "none"
+
+
+def table(samples: Samples) -> Iterator[str]:
+    """What an operator would look at, from the page alone."""
+    yield f"{'loads ended':26}{by(samples, 'mx_load_seconds_count', 'outcome')}"
+    yield f"{'in progress, by phase':26}{by(samples, 'mx_loads_in_progress', 'phase')}"
+    yield f"{'abandoned, by phase':26}{by(samples, 'mx_loads_abandoned_total', 'phase')}"
+    for engine in ("vllm", "sglang"):
+        took = mean(samples, "mx_load_seconds", engine=engine, outcome="success")
+        yield f"{'mean load, ' + engine:26}{took}"
+    for phase in ("artifact_install", "model_init", "chain", "publish"):
+        yield f"{'mean ' + phase:26}{mean(samples, 'mx_load_phase_seconds', phase=phase)}"
+    for phase in ("register", "receive"):
+        took = mean(samples, "mx_p2p_source_attempt_phase_seconds", phase=phase)
+        yield f"{'mean ' + phase:26}{took}"
+    yield f"{'sources listed':26}{by(samples, 'mx_p2p_list_sources_total', 'result')}"
+    yield f"{'attempts':26}{by(samples, 'mx_p2p_source_attempts_total', 'result')}"
+    yield f"{'receives':26}{by(samples, 'mx_nixl_receive_total', 'result')}"
+    yield f"{'data-plane errors':26}{by(samples, 'mx_nixl_data_plane_errors_total', 'kind')}"
+
+
+def derived(page: str) -> list[str]:
+    """The lines of the page that a replay has too: all but the exporter's own families."""
+    own = ("mx_exporter_", "process_")
+    return [
+        line
+        for line in page.splitlines()
+        if not line.removeprefix("# HELP ").removeprefix("# TYPE ").startswith(own)
+    ]
+
+
+def once(demo: Demo) -> None:
+    """One load a rank; then the page against a replay of the log."""
+    for number, scenario in enumerate(SCENARIOS):
+        demo.start_rank(number, scenario)
+    for number in range(6):
+        if status := demo.ranks[number].wait(120):
+            raise DemoFailed(f"rank {number} ended with status {status}")
+    demo.wait_receiving(6)
+    demo.wait_receiving(7)
+    if total(demo.samples(), "mx_loads_in_progress", phase="chain") != 2:
+        raise DemoFailed("the page does not show two loads that hang")
+    demo.end_rank(6, signal.SIGTERM)
+    demo.end_rank(7, signal.SIGKILL)
+
+    samples = until(
+        lambda: (s := demo.samples()) and total(s, "mx_loads_abandoned_total") == 1 and s,
+        "the page shows the load that was killed",
+    )
+    print("\n".join(table(samples)))
+    live, replayed = derived(demo.page()), derived(demo.replay())
+    if live != replayed:
+        raise DemoFailed("the page and the replay of its log differ")
+    count = sum(not line.startswith("#") for line in live)
+    print(f"\nreplay of the log: the same {count} samples, byte for byte")
+
+
+def live(demo: Demo) -> None:
+    """Loads without end, and a table that follows them."""
+    for number, scenario in enumerate(SCENARIOS):
+        demo.start_rank(number, scenario, forever=True)
+    demo.wait_receiving(6)
+    print(
+        f"""
+  {demo.url}/           what this is, and the books
+  {demo.url}/metrics    what Prometheus scrapes
+
+  curl -s {demo.url}/metrics | grep ^mx_load_seconds_count
+  curl -s {demo.url}/metrics | grep ^mx_loads_in_progress      # rank 6 hangs in its transfer
+  curl -s {demo.url}/metrics | grep ^mx_loads_abandoned        # rank 7 is killed now and then
+  {Path(sys.executable).with_name("mx-metrics")} replay {demo.log}
+  {Path(sys.executable).with_name("mx-metrics")} check {demo.log}
+
+Loads of a minute take a second here, and show as a minute. Ctrl-C ends it.
+""",
+        flush=True,
+    )
+    redraw = sys.stdout.isatty()
+    drawn = 0
+    while True:
+        for _ in range(5):
+            lines = list(table(demo.samples()))
+            if redraw:
+                if drawn:
+                    print(f"\033[{drawn}F\033[J", end="")
+                print("\n".join(lines), flush=True)
+                drawn = len(lines)
+            time.sleep(2)
+        if not redraw:
+            print("\n".join(lines), end="\n\n", flush=True)
+        # Rank 7's pod is killed in the middle of a load, and started again.
+        demo.wait_receiving(7)
+        demo.end_rank(7, signal.SIGKILL)
+        demo.start_rank(7, "peer", "killed")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--once", action="store_true", help="one load a rank, then exit")
+    parser.add_argument("--port", type=int, help="default: 9402, or another one if it is taken")
+    parser.add_argument("--speed", type=float, default=60.0, help="default: 60 times")
+    demo = Demo(parser.parse_args())
+    try:
+        demo.start_exporter()
+        (once if demo.options.once else live)(demo)
+    except DemoFailed as failure:
+        print(f"demo: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nended")
+    finally:
+        demo.end()
+    return 0
+
+
+if __name__ == "__main__":
+    # The work of a shell's `kill`, and of a CI that stops it, ends all cleanly as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())
