@@ -26,7 +26,7 @@ RESERVED_KEYS = frozenset(
 
 #: ``timestamp``: RFC 3339 in UTC, always six digits, so that text order is time order.
 TIMESTAMP = re.compile(
-    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+    r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
     r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z",
     re.ASCII,
 )
@@ -74,11 +74,7 @@ def is_ours(name: str) -> bool:
     """Whether a file name in the directory is one of ours: segments, finished or in the
     making, the lock, the snapshot and its temporary file. Anything else is left alone."""
     bare = name[1:] if name.startswith(".") else name
-    return (
-        _SEGMENT.fullmatch(bare) is not None
-        or bare == SNAPSHOT_NAME
-        or name == LOCK_NAME
-    )
+    return _SEGMENT.fullmatch(bare) is not None or bare == SNAPSHOT_NAME or name == LOCK_NAME
 
 
 # --------------------------------------------------------------------------------------
@@ -167,7 +163,9 @@ EVENTS: dict[str, Event] = {
             "A source was chosen for a transfer.",
             (
                 _POLICY,
-                Field("source_worker_id", OPTIONAL_TEXT, "the chosen peer, or null", required=False),
+                Field(
+                    "source_worker_id", OPTIONAL_TEXT, "the chosen peer, or null", required=False
+                ),
             ),
         ),
         Event("source_attempted", "An attempt at a source ended.", (_POLICY, _RESULT)),
@@ -215,7 +213,14 @@ EVENTS: dict[str, Event] = {
         Event(
             "load_finished",
             "A model load ended.",
-            (_ENGINE, _MODEL, _ROLE, Field("outcome", TEXT, "`success` or `error`"), _SECONDS, *_ERROR),
+            (
+                _ENGINE,
+                _MODEL,
+                _ROLE,
+                Field("outcome", TEXT, "`success` or `error`"),
+                _SECONDS,
+                *_ERROR,
+            ),
         ),
         Event("load_phase_started", "A phase of a load began.", (_ENGINE, _MODEL, _LOAD_PHASE)),
         Event(

@@ -1,0 +1,77 @@
+"""Bytes to lines: splitting, carry-over and the line limit. Files never appear here."""
+
+from __future__ import annotations
+
+from mx_emitter.events import MAX_LINE_BYTES
+
+
+class LineSplitter:
+    """Cuts a stream of blocks into lines.
+
+    What follows the last newline is carried over to the next block. A line longer than
+    ``limit`` bytes (its newline included) is dropped as it passes, without being held:
+    its bytes up to its newline, however many blocks they come in, never count as a line.
+    """
+
+    __slots__ = ("_carry", "_limit", "_skipping", "too_long")
+
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        self._carry: list[bytes] = []
+        self._skipping = False
+        #: Lines dropped for their length. Counted when the limit is passed.
+        self.too_long = 0
+
+    @property
+    def carried(self) -> int:
+        """Bytes of the unterminated line that are held."""
+        return sum(map(len, self._carry))
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """Take the next block; return the lines that it completes, without their newline."""
+        if not block:
+            return []
+        head, newline, rest = block.partition(b"\n")
+        if not newline:
+            self._hold(block)
+            return []
+        lines: list[bytes] = []
+        if self._skipping:
+            self._skipping = False
+        else:
+            self._carry.append(head)
+            self._keep(lines, b"".join(self._carry))
+        self._carry.clear()
+        if rest:
+            whole = rest.split(b"\n")
+            tail = whole.pop()
+            for line in whole:
+                self._keep(lines, line)
+            if tail:
+                self._hold(tail)
+        return lines
+
+    def rest(self) -> bytes:
+        """Give up what was carried: the last line of a stream that ends without a newline.
+
+        Empty when there is none, or when it was too long (which was counted already).
+        """
+        tail = b"".join(self._carry)
+        self._carry.clear()
+        self._skipping = False
+        return tail
+
+    def _keep(self, lines: list[bytes], line: bytes) -> None:
+        if len(line) < self._limit:
+            lines.append(line)
+        else:
+            self.too_long += 1
+
+    def _hold(self, part: bytes) -> None:
+        if self._skipping:
+            return
+        self._carry.append(part)
+        if self.carried >= self._limit:
+            self._carry.clear()
+            self._skipping = True
+            self.too_long += 1

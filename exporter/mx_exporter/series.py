@@ -1,0 +1,118 @@
+"""Series: what has been accumulated under one set of label values.
+
+All of them merge exactly: sums are exact integers, and whatever is "the latest" is chosen by
+(timestamp, proc, seq), a total order. ``created`` is the smallest timestamp of an event that
+brought the series into being.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from .exact import units
+
+#: Where an observation stands in the total order of events: timestamp, proc, seq.
+Stamp = tuple[str, str, int]
+
+#: A bucket's last event: timestamp, proc, seq, value, rank, load_id.
+Exemplar = tuple[str, str, int, float, int | None, str | None]
+
+
+class Present:
+    """A gauge that is always 1: that there is such a series is what it says."""
+
+    __slots__ = ("created",)
+
+    value = 1
+
+    def __init__(self, created: str) -> None:
+        self.created = created
+
+    def merge(self, other: Present) -> None:
+        self.created = min(self.created, other.created)
+
+
+class Counted:
+    """A counter that adds whole ones."""
+
+    __slots__ = ("created", "value")
+
+    def __init__(self, created: str) -> None:
+        self.created = created
+        self.value = 0
+
+    def merge(self, other: Counted) -> None:
+        self.created = min(self.created, other.created)
+        self.value += other.value
+
+
+class Summed:
+    """A counter that adds amounts; ``total`` is exact, in `exact.units`."""
+
+    __slots__ = ("created", "total")
+
+    def __init__(self, created: str) -> None:
+        self.created = created
+        self.total = 0
+
+    def add(self, amount: float) -> None:
+        self.total += units(amount)
+
+    def merge(self, other: Summed) -> None:
+        self.created = min(self.created, other.created)
+        self.total += other.total
+
+
+class Observed:
+    """A histogram: ``counts`` a bucket (not cumulative, the last is above all boundaries)."""
+
+    __slots__ = ("bounds", "counts", "created", "exemplars", "total")
+
+    def __init__(self, created: str, bounds: tuple[float, ...]) -> None:
+        self.created = created
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0
+        self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
+
+    def observe(self, value: float, exemplar: Exemplar) -> None:
+        # The boundary is inclusive: a value equal to it belongs to that bucket.
+        at = bisect_left(self.bounds, value)
+        self.counts[at] += 1
+        self.total += units(value)
+        last = self.exemplars[at]
+        # (timestamp, proc, seq) differ between any two events, so nothing behind is compared.
+        if last is None or exemplar > last:
+            self.exemplars[at] = exemplar
+
+    def merge(self, other: Observed) -> None:
+        self.created = min(self.created, other.created)
+        self.total += other.total
+        for at, count in enumerate(other.counts):
+            self.counts[at] += count
+            theirs, mine = other.exemplars[at], self.exemplars[at]
+            if theirs is not None and (mine is None or theirs > mine):
+                self.exemplars[at] = theirs
+
+
+class Latest:
+    """A gauge that holds the most recent value, by the total order of events."""
+
+    __slots__ = ("created", "stamp", "value")
+
+    def __init__(self, created: str) -> None:
+        self.created = created
+        self.stamp: Stamp = ("", "", -1)
+        self.value = 0.0
+
+    def set(self, value: float, stamp: Stamp) -> None:
+        if stamp >= self.stamp:
+            self.stamp = stamp
+            self.value = value
+
+    def merge(self, other: Latest) -> None:
+        self.created = min(self.created, other.created)
+        self.set(other.value, other.stamp)
+
+
+Series = Present | Counted | Summed | Observed | Latest
