@@ -1,0 +1,148 @@
+"""The distribution: what is in it, what it needs, and which way its halves depend."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import support
+from mx_emitter.events import VERSION
+
+EMITTER = support.ROOT / "emitter" / "mx_emitter"
+EXPORTER = support.ROOT / "exporter" / "mx_exporter"
+
+
+def sources(package: Path) -> set[str]:
+    return {
+        str(path.relative_to(package.parent))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+# --------------------------------------------------------------------------------------
+# Which way they depend
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules that a source file imports, wherever in it, with what is taken from them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            assert node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", sorted(EMITTER.rglob("*.py")), ids=lambda path: path.name)
+def test_the_emitter_knows_no_exporter(path: Path) -> None:
+    assert not [name for name in imports(path) if name.split(".")[0] == "mx_exporter"]
+
+
+@pytest.mark.parametrize("path", sorted(EXPORTER.rglob("*.py")), ids=lambda path: path.name)
+def test_the_exporter_knows_the_schema_alone(path: Path) -> None:
+    ours = [name for name in imports(path) if name.split(".")[0] == "mx_emitter"]
+    assert [
+        name for name in ours if name != "mx_emitter.events" and name[:18] != "mx_emitter.events."
+    ] == []
+
+
+# --------------------------------------------------------------------------------------
+# What is in it
+
+
+def test_the_wheel_holds_both_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+        info = f"mx_metrics-{VERSION}.dist-info/"
+        metadata = Parser().parsestr(archive.read(f"{info}METADATA").decode())
+        assert f"{info}licenses/LICENSE" in names
+    assert {n for n in names if not n.startswith(info)} == sources(EMITTER) | sources(EXPORTER)
+    assert {"mx_emitter/py.typed", "mx_exporter/py.typed"} <= names
+
+    requires = metadata.get_all("Requires-Dist", [])
+    base = {entry.split(">")[0] for entry in requires if "extra ==" not in entry}
+    assert base == {"structlog", "orjson"}
+    assert metadata["Name"] == "mx-metrics"
+    assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def test_the_sdist_has_what_it_takes_to_build_and_test_it(spawn: support.Spawner, tmp_path: Path) -> None:
+    build = spawn(
+        sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=support.ROOT
+    )
+    assert build.result() == 0, build.error_output
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "Makefile",
+        "emitter/mx_emitter/events.py",
+        "exporter/mx_exporter/families.py",
+        "tests/support.py",
+        "docs/generate.py",
+        "deploy/kubernetes/sidecar.yaml",
+    ):
+        assert name in names
+    assert not [name for name in names if name.startswith(".venv") or "__pycache__" in name]
+
+
+# --------------------------------------------------------------------------------------
+# Installed bare
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_without_the_extra_the_command_says_how_to_get_it(
+    how: str, bare_venv: Path, spawn: support.Spawner
+) -> None:
+    script = bare_venv.with_name("mx-metrics")
+    command = [script] if how == "script" else [bare_venv, "-m", "mx_exporter"]
+    process = spawn(*command, "serve")
+    assert process.result() == 2
+    assert process.output == ""
+    (line,) = process.error_output.splitlines()
+    assert "pip install 'mx-metrics[exporter]'" in line
+
+
+def test_the_version_is_one(bare_venv: Path, spawn: support.Spawner) -> None:
+    code = (
+        "import mx_emitter, importlib.metadata as m; "
+        "print(mx_emitter.__version__, m.version('mx-metrics'))"
+    )
+    process = spawn(bare_venv, "-c", code)
+    assert process.result() == 0, process.error_output
+    assert process.output.split() == [VERSION, VERSION]
+
+
+def oldest_python() -> str:
+    """An interpreter of the oldest release that is supported, if the machine has one."""
+    found = [shutil.which("python3.10"), *Path.home().glob(".pyenv/versions/3.10.*/bin/python3.10")]
+    for path in filter(None, found):
+        # A version manager's shim is on the path even when it leads nowhere.
+        if "shims" not in str(path):
+            return str(path)
+    return str(support.leave_out("needs a Python 3.10"))
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 10), reason="the whole suite runs on 3.10")
+def test_the_sources_are_python_3_10(spawn: support.Spawner, tmp_path: Path) -> None:
+    """Syntax, and with typing and the standard library taken from 3.10 the schema's import."""
+    code = (
+        "import ast, pathlib, sys; sys.dont_write_bytecode = True\n"
+        "for path in sys.argv[1:]: ast.parse(pathlib.Path(path).read_text(), path)\n"
+        f"sys.path.insert(0, {str(EMITTER.parent)!r}); import mx_emitter.events"
+    )
+    files = [path for root in (EMITTER, EXPORTER) for path in root.rglob("*.py")]
+    process = spawn(oldest_python(), "-c", code, *files, cwd=tmp_path)
+    assert process.result() == 0, process.error_output
