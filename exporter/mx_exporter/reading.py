@@ -1,0 +1,164 @@
+"""From a source to its records: blocks, lines, envelopes opened, events parsed.
+
+Line numbers are kept all the way, so that a report can name the line that is at fault.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+
+from mx_emitter.events import MAX_LINE_BYTES
+
+from .envelopes import MAX_ENVELOPE_BYTES, Unwrapper
+from .lines import LineSplitter
+from .parse import REASONS, Record, Rejected, parse_line, parse_lines
+from .sources import STDIN, Source, Unreadable, open_source
+from .unpack import Damaged, unpack
+
+_BLOCK = 64 * 1024
+
+#: Records of consecutive lines: the number of the first line (from 1), then one record a line.
+Batch = tuple[int, list[Record | Rejected]]
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+def read(
+    source: Source, *, writing: bool = False, seen: Callable[[int], None] = _ignore
+) -> Iterator[Batch]:
+    """The records of a source.
+
+    A segment holds our lines as they are; any other file, and standard input, may hold
+    envelopes. ``writing``: the segment's writer lives, and an unterminated last line waits for
+    its end; otherwise it is taken when it is whole, else rejected as torn. ``seen`` is told how
+    many bytes were read, as they lie in the file.
+
+    Raises `Unreadable` at the start, or after all that could be read.
+    """
+    trouble: Unreadable | None = None
+    envelopes = None if source.segment else Unwrapper()
+    splitter = LineSplitter(MAX_ENVELOPE_BYTES if envelopes else MAX_LINE_BYTES)
+    number = 1
+    stream = blocks(source, seen)
+    while True:
+        try:
+            block = next(stream, None)
+        except Unreadable as error:
+            trouble = error
+            break
+        if block is None:
+            break
+        for piece in _pieces(splitter, block):
+            too_long = splitter.too_long
+            lines = splitter.feed(piece)
+            if splitter.too_long > too_long:
+                yield number, [Rejected("too_long", REASONS["too_long"])]
+            newlines = piece.count(b"\n")
+            # The end of an over-long line is the first newline of a piece, if it is in it.
+            first = number + newlines - len(lines)
+            number += newlines
+            if lines:
+                yield from _batches(first, lines, envelopes)
+    if not writing:
+        tail = splitter.rest()
+        if tail:
+            for record in _records(tail, envelopes):
+                yield number, [_ended(record)]
+        for opened in envelopes.rest() if envelopes else ():
+            given = opened if isinstance(opened, Rejected) else parse_line(opened)
+            if given is not None:
+                yield number, [_ended(given)]
+    if trouble is not None:
+        raise trouble
+
+
+def _pieces(splitter: LineSplitter, block: bytes) -> Iterator[bytes]:
+    """Cut a block so that only the first line of each piece can be too long."""
+    step = MAX_LINE_BYTES // 2
+    for at in range(0, len(block), step):
+        piece = block[at : at + step]
+        if splitter.carried + len(piece) >= MAX_LINE_BYTES:
+            head, newline, piece = piece.partition(b"\n")
+            yield head + newline
+        if piece:
+            yield piece
+
+
+def _batches(first: int, lines: list[bytes], envelopes: Unwrapper | None) -> Iterator[Batch]:
+    if envelopes is None:
+        plain = lines
+    else:
+        opened = [envelopes.open(line) for line in lines]
+        plain = [each[0] for each in opened if len(each) == 1 and isinstance(each[0], bytes)]
+        if len(plain) < len(lines):
+            for number, each in enumerate(opened, first):
+                records = [
+                    line if isinstance(line, Rejected) else parse_line(line) for line in each
+                ]
+                for record in records:
+                    if record is not None:
+                        yield number, [record]
+            return
+    parsed = parse_lines(plain)
+    if len(parsed) == len(lines):
+        yield first, parsed
+        return
+    for number, line in enumerate(plain, first):  # some are blank
+        record = parse_line(line)
+        if record is not None:
+            yield number, [record]
+
+
+def _records(line: bytes, envelopes: Unwrapper | None) -> Iterator[Record | Rejected]:
+    for opened in envelopes.open(line) if envelopes else [line]:
+        record = opened if isinstance(opened, Rejected) else parse_line(opened)
+        if record is not None:
+            yield record
+
+
+def _ended(record: Record | Rejected) -> Record | Rejected:
+    """What a line that the stream ended in the middle of is counted as."""
+    if isinstance(record, Rejected) and record.reason == "not_json":
+        return Rejected("torn", REASONS["torn"])
+    return record
+
+
+# --------------------------------------------------------------------------------------
+# Bytes
+
+
+def blocks(source: Source, seen: Callable[[int], None] = _ignore) -> Iterator[bytes]:
+    """The bytes of a source, decompressed. Raises `Unreadable`, at the start or at the end."""
+    fd = sys.stdin.fileno() if source.path == STDIN else open_source(source)
+    try:
+        raw = _raw(fd, seen)
+        # A plain segment is read as the exporter reads it, whatever it begins with.
+        yield from raw if source.lockable else unpack(raw)
+    except Damaged as error:
+        raise Unreadable(str(error)) from None
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    finally:
+        if source.path != STDIN:
+            os.close(fd)
+
+
+def _raw(fd: int, seen: Callable[[int], None]) -> Iterator[bytes]:
+    while True:
+        try:
+            block = os.read(fd, _BLOCK)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            select.select([fd], [], [])  # a pipe that a shell handed down
+            continue
+        if not block:
+            return
+        seen(len(block))
+        yield block

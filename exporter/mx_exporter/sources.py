@@ -1,0 +1,290 @@
+"""What the arguments of `replay` and `check` name, and which of the writers still live.
+
+A source is one file, or standard input. Directories give the segments that lie in them, plain
+or compressed, and nothing else. Only names, locks and first lines are looked at here; reading
+is `reading`'s.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mx_emitter.events import SegmentName, parse_segment_name
+
+from .errors import MxError, UsageError
+from .parse import parse_line
+from .segments import NotRegular, open_segment, probe
+
+STDIN = "-"
+
+#: Suffixes of compressed segments.
+_PACKED = (".gz", ".zst")
+
+#: A header is the first line of its segment, and shorter than this.
+_HEAD_BYTES = 16 * 1024
+
+
+class Unreadable(MxError):
+    """A source cannot be read, or not to its end. ``str()`` says why."""
+
+    def __init__(self, why: str, *, ours: bool = True) -> None:
+        super().__init__(why)
+        #: False for what only bears a segment's name (a link, a FIFO, a directory).
+        self.ours = ours
+
+
+class Source(NamedTuple):
+    """One file to read, or standard input."""
+
+    path: str
+    #: Its name taken apart when it is a segment's; then it holds our lines as they are.
+    segment: SegmentName | None = None
+    packed: bool = False
+    #: Found in a directory that was named: never followed when it is a link.
+    listed: bool = False
+    #: Bytes in the file, 0 when that cannot be told.
+    size: int = 0
+
+    @property
+    def shown(self) -> str:
+        """The path as text that any terminal and JSON can take."""
+        if self.path == STDIN:
+            return "standard input"
+        return os.fsencode(self.path).decode("utf-8", "backslashreplace")
+
+    @property
+    def proc(self) -> str:
+        """The process that its name says, empty when it says none."""
+        return self.segment.proc if self.segment else ""
+
+    @property
+    def lockable(self) -> bool:
+        """Whether a living writer would hold a lock on it."""
+        return self.segment is not None and not self.packed
+
+
+@dataclass
+class Found:
+    """All sources of a command, in the order in which they are read."""
+
+    sources: list[Source]
+    #: Directories that were named, whose new segments belong to the sources as well.
+    directories: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Writers:
+    """Which writers live, told by the locks on their segments."""
+
+    #: Processes that may write on.
+    alive: set[str] = field(default_factory=set)
+    #: Paths of the segments that are being written.
+    open: set[str] = field(default_factory=set)
+
+
+# --------------------------------------------------------------------------------------
+# Names
+
+
+def find(logs: Iterable[str]) -> Found:
+    """Resolve the arguments: directories, files, patterns, ``-``.
+
+    A path that exists is never taken for a pattern. Raises `UsageError` for one that names
+    nothing, `MxError` for a directory that cannot be listed.
+    """
+    found = Found([])
+    sources: dict[str, Source] = {}
+    for log in logs:
+        for path in _matching(log):
+            if path == STDIN:
+                given = [Source(STDIN)]
+            elif os.path.isdir(path):
+                found.directories.append(path)
+                given = list(_segments_in(path))
+            else:
+                given = [_named(path)]
+            for source in given:
+                sources.setdefault(os.path.abspath(source.path), source)
+    found.sources = _in_order(sources.values())
+    return found
+
+
+def _matching(log: str) -> list[str]:
+    if log == STDIN or os.path.exists(log):
+        return [log]
+    if glob.has_magic(log):
+        matching = sorted(glob.glob(log, recursive=True))
+        if not matching:
+            raise UsageError(f"{log}: nothing matches this pattern")
+        return matching
+    if os.path.lexists(log):
+        raise UsageError(f"{log}: a symbolic link to nothing")
+    raise UsageError(f"{log}: no such file or directory")
+
+
+def _named(path: str) -> Source:
+    segment, packed = _parse(os.path.basename(path))
+    return Source(path, segment, packed, size=_size(path))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _parse(name: str) -> tuple[SegmentName | None, bool]:
+    for suffix in _PACKED:
+        if name.endswith(suffix):
+            return parse_segment_name(name.removesuffix(suffix)), True
+    return parse_segment_name(name), False
+
+
+def _segments_in(directory: str, *, must: bool = True) -> Iterator[Source]:
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                segment, packed = _parse(entry.name)
+                if segment is None:
+                    continue
+                try:
+                    size = entry.stat(follow_symlinks=False).st_size
+                except OSError:
+                    size = 0
+                yield Source(entry.path, segment, packed, listed=True, size=size)
+    except OSError as error:
+        if must:
+            raise MxError(f"{directory}: cannot be listed: {error.strerror}") from None
+
+
+def _in_order(sources: Iterable[Source]) -> list[Source]:
+    """Each process's segments by number, a plain one before its compressed twin; the rest
+    after them as they were named."""
+
+    def key(source: Source) -> tuple[bool, str, int, bool]:
+        if source.segment is None:
+            return True, "", 0, False
+        return False, source.segment.proc, source.segment.n, source.packed
+
+    return sorted(sources, key=key)
+
+
+# --------------------------------------------------------------------------------------
+# Descriptors
+
+
+def open_source(source: Source) -> int:
+    """Open a source that is a file, without ever blocking.
+
+    Returns a descriptor that the caller closes. Raises `Unreadable`.
+    """
+    try:
+        if source.listed:
+            return open_segment(source.path)
+        fd = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except NotRegular:
+        raise _left_alone() from None
+    except OSError as error:
+        # A link is not followed, a socket cannot be opened at all.
+        if source.listed and os.path.lexists(source.path) and not _is_regular(source.path):
+            raise _left_alone() from None
+        raise Unreadable(f"cannot be opened: {error.strerror}") from None
+    if stat.S_ISREG(os.fstat(fd).st_mode) or _is_handed_down(source.path):
+        return fd
+    os.close(fd)
+    raise Unreadable("is no regular file")
+
+
+def _left_alone() -> Unreadable:
+    return Unreadable("is no regular file, left alone", ours=False)
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return True
+
+
+def _is_handed_down(path: str) -> bool:
+    """Whether a shell made the file for us, as in ``replay <(ssh host cat log)``."""
+    return path == "/dev/stdin" or path.startswith(("/dev/fd/", "/proc/self/fd/"))
+
+
+# --------------------------------------------------------------------------------------
+# Writers
+
+
+def survey(found: Found) -> Writers:
+    """Tell which writers live, before anything is read.
+
+    A writer opens its next segment, locked, before it lets go of the last one. So after the
+    locks were tried the directories are listed again, until a listing brings nothing new:
+    then a process without a locked segment is gone. Segments that were made meanwhile in a
+    directory that was named are added to ``found``.
+    """
+    writers = Writers()
+    looked: set[str] = set()
+    newest: dict[str, _Look] = {}
+    named = {os.path.abspath(directory) for directory in found.directories}
+    news = [source for source in found.sources if source.lockable]
+    procs = {source.proc for source in news}
+    while news:
+        for source in news:
+            looked.add(os.path.abspath(source.path))
+            look = _look(source)
+            if look.held:
+                writers.alive.add(source.proc)
+                writers.open.add(source.path)
+            newest[source.proc] = max(newest.get(source.proc, look), look)
+        news = []
+        for directory in named.union(map(os.path.dirname, looked)):
+            for source in _segments_in(directory, must=directory in named):
+                if not source.lockable or os.path.abspath(source.path) in looked:
+                    continue
+                if directory in named:
+                    found.sources.append(source)
+                elif source.proc not in procs:
+                    continue
+                news.append(source)
+    found.sources = _in_order(found.sources)
+    # Without locks nobody can tell whether the writer of the newest segment lives.
+    for proc, look in newest.items():
+        if look.lockless:
+            writers.alive.add(proc)
+            writers.open.add(look.path)
+    return writers
+
+
+class _Look(NamedTuple):
+    n: int
+    path: str
+    held: bool
+    lockless: bool
+
+
+def _look(source: Source) -> _Look:
+    """Whether a plain segment is locked by its writer, and whether its header says that locks
+    do not work there."""
+    assert source.segment is not None
+    n, path = source.segment.n, source.path
+    try:
+        fd = open_source(source)
+    except Unreadable:
+        return _Look(n, path, held=False, lockless=False)
+    try:
+        held = not probe(fd)
+        head = os.pread(fd, _HEAD_BYTES, 0).partition(b"\n")[0]
+    except OSError:
+        return _Look(n, path, held=False, lockless=False)
+    finally:
+        os.close(fd)
+    header = parse_line(head)
+    lockless = isinstance(header, dict) and header.get("locked") is False
+    return _Look(n, path, held=held and not lockless, lockless=lockless)
