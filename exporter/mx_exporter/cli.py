@@ -62,9 +62,9 @@ def serve(**flags: str | bool | None) -> int:
     /metrics for Prometheus, /healthz, /readyz, and / for people.
     """
     settings = read_settings(flags)
-    from . import serve
+    from .serve import run
 
-    return serve.run(settings)
+    return run(settings)
 
 
 @cli.command()
@@ -93,9 +93,9 @@ def replay(
     environment. Nothing is changed.
     """
     source_id_label = read_settings(flags, names=["source_id_label"]).source_id_label
-    from . import replay
+    from .replay import run
 
-    return replay.run(
+    return run(
         logs,
         output=output or "text",
         source_id_label=source_id_label,
@@ -112,9 +112,9 @@ def check(logs: tuple[str, ...], as_json: bool) -> int:
 
     LOGS as for replay. Exits with 3 when anything is faulty.
     """
-    from . import check
+    from .check import run
 
-    return check.run(logs, as_json=as_json)
+    return run(logs, as_json=as_json)
 
 
 def main(args: list[str] | None = None) -> int:

@@ -1,0 +1,185 @@
+"""When the directory is drained: for scrapes, for wake-ups, and every few seconds.
+
+A scrape reads its own past, so it waits for a drain that *starts* after it arrived. All that
+arrive before that start share the drain, and what is made after it. One thread of its own
+drains and renders; the event loop only waits, so that it always answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+logger = logging.getLogger(__name__)
+
+#: Shortest pause, in seconds, before a drain that a wake-up asked for. A busy rank wakes us
+#: thousands of times a second, and a scrape drains anyway.
+SPACING = 0.1
+
+T = TypeVar("T")
+
+
+class Drainable(Protocol):
+    """What is drained. Used from one thread at a time."""
+
+    def drain(self, deadline: float | None) -> None:
+        """Fold what is there now; stop at ``deadline`` (monotonic seconds) where one is given."""
+
+    def period(self) -> float:
+        """Seconds after which to drain though nothing woke us."""
+
+
+class _Round:
+    """One drain and what shall be made after it, by key."""
+
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+        self.wanted: dict[Hashable, Callable[[], Any]] = {}
+        self.done: asyncio.Future[dict[Hashable, Any]] = asyncio.get_running_loop().create_future()
+
+    def ask(self, key: Hashable, make: Callable[[], Any], deadline: float | None) -> None:
+        self.wanted.setdefault(key, make)
+        if deadline is not None:
+            self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
+
+
+class Drains:
+    """Runs the drains of one :class:`Drainable`. All methods belong to the event loop."""
+
+    def __init__(self, source: Drainable) -> None:
+        self._source = source
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._woken = False
+        self._next: _Round | None = None
+        self._worker = _Worker(self._loop)
+        #: Set once the first drain is done: before that, totals would be a counter's reset.
+        self.ready = asyncio.Event()
+
+    async def after_drain(
+        self, key: Hashable, make: Callable[[], T], deadline: float | None = None
+    ) -> T:
+        """Return what ``make`` returns in the worker, after a drain that starts from now on.
+
+        :param key: callers of the same key share what the first one's ``make`` returned.
+        :param deadline: monotonic seconds at which the drain stops; the earliest of all that
+            share it counts.
+        """
+        if self._next is None:
+            self._next = _Round()
+        round_ = self._next
+        round_.ask(key, make, deadline)
+        self._changed.set()
+        # The future is shared: one caller that is cancelled must not cancel it for the others.
+        made = (await asyncio.shield(round_.done))[key]
+        if isinstance(made, Exception):
+            raise made
+        return cast(T, made)
+
+    def wake(self) -> None:
+        """Drain soon: something changed in the directory."""
+        self._woken = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Drain until cancelled. Nothing that a drain raises ends it."""
+        last = -float("inf")
+        while True:
+            await self._wait(last)
+            round_ = self._next or _Round()
+            self._next, self._woken = None, False
+            try:
+                made = await self._worker.call(partial(self._work, round_))
+            except Exception as error:
+                logger.exception("draining failed")
+                made = dict.fromkeys(round_.wanted, error)
+            else:
+                self.ready.set()
+            round_.done.set_result(made)
+            last = self._loop.time()
+
+    def wake_soon(self) -> None:
+        """The same from any thread; thousands of calls between two drains cost nothing."""
+        if not self._woken:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.wake)
+
+    def close(self, last: Callable[[], None]) -> asyncio.Future[None]:
+        """Let the worker end after what it does now and one ``last`` call, which is returned."""
+        called = self._worker.call(last)
+        self._worker.close()
+        return called
+
+    async def _wait(self, last: float) -> None:
+        while self._next is None:
+            pause = SPACING if self._woken and self.ready.is_set() else self._source.period()
+            left = last + pause - self._loop.time()
+            if left <= 0:
+                return
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except asyncio.TimeoutError:
+                return
+
+    def _work(self, round_: _Round) -> dict[Hashable, Any]:
+        self._source.drain(round_.deadline)
+        made: dict[Hashable, Any] = {}
+        for key, make in round_.wanted.items():
+            try:
+                made[key] = make()
+            except Exception as error:
+                logger.exception("a page could not be made")
+                made[key] = error
+        return made
+
+
+class _Worker:
+    """One thread for all calls. A daemon: a drain that hangs on a dead file system must not keep
+    the process from ending, as the threads of an executor would."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
+        self._calls = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="mx-drain", daemon=True).start()
+
+    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._calls.put((function, future))
+        return future
+
+    def close(self) -> None:
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, future = call
+            try:
+                result: Any = function()
+            except Exception as error:  # noqa: BLE001 - raised where the call is awaited
+                self._settle(future, None, error)
+            else:
+                self._settle(future, result, None)
+            # Held until the next call, the last round's pages would stay in memory.
+            del call, function, future
+            result = None
+
+    def _settle(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+        def settle() -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        # The loop may have closed under a drain that took too long to wait for.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(settle)

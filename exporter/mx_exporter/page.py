@@ -1,0 +1,129 @@
+"""The page for people, at ``/``: what this is, what it sees, and what is amiss.
+
+Plain HTML that reads well in a browser and from curl: no script, no style sheet, nothing
+fetched from elsewhere. Everything that is not ours is escaped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from html import escape
+from typing import NamedTuple
+
+from mx_emitter.events import VERSION
+
+from .place import CAUSES, PATTERN, STATES, Place, names_in, user_text
+
+LINKS = (
+    ("/metrics", "the metrics, for Prometheus"),
+    ("/healthz", "whether the process works"),
+    ("/readyz", "whether the directory was read once"),
+)
+
+
+class Seen(NamedTuple):
+    """What was read so far, in numbers. ``logged`` is the sum of the four after it."""
+
+    segments: int
+    writers_alive: int
+    writers_gone: int
+    logged: int
+    folded: int
+    refused: int
+    skipped: int
+    lost: int
+    rejected_lines: int
+    duplicates: int
+    unread_bytes: int
+    last_event: str
+    drain_seconds: float
+
+
+def render(place: Place, seen: Seen | None) -> bytes:
+    """The page.
+
+    :param place: what stands at the directory.
+    :param seen: what was read; None before the first fold is done.
+    """
+    body = [
+        "<h1>mx-metrics</h1>",
+        "<p>Reads the event logs of ModelExpress ranks and serves what they amount to.</p>",
+        "<ul>",
+        *(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in LINKS),
+        "</ul>",
+        *_table(
+            "Looking at",
+            [
+                ("version", VERSION),
+                ("directory", place.path),
+                ("it", STATES[place.state] + (f": {place.detail}" if place.detail else "")),
+                ("its owner", place.owner or "-"),
+                ("its mode", place.mode or "-"),
+                ("we are", user_text(os.geteuid())),
+                ("looking for", PATTERN),
+            ],
+        ),
+    ]
+    if place.state != "segments":
+        body += _nothing(place)
+    if seen is None:
+        body.append("<p>The directory is being read for the first time; /metrics answers 503.</p>")
+    else:
+        body += _numbers(seen)
+    page = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        '<head><meta charset="utf-8"><title>mx-metrics</title></head>',
+        "<body>",
+        *body,
+        "</body>",
+        "</html>",
+        "",
+    ]
+    # A path may hold bytes that are no UTF-8.
+    return "\n".join(page).encode("utf-8", "replace")
+
+
+def _nothing(place: Place) -> Iterable[str]:
+    yield "<h2>Nothing to show, and the likeliest causes</h2>"
+    yield "<ol>"
+    for cause in CAUSES[place.state]:
+        yield f"<li>{escape(cause)}</li>"
+    yield "</ol>"
+    names = names_in(place.path) if place.state in ("empty", "client_files") else []
+    if names:
+        yield f"<p>What is there instead: {escape(', '.join(names))}</p>"
+
+
+def _numbers(seen: Seen) -> Iterable[str]:
+    yield from _table(
+        "Read so far",
+        [
+            ("segments", f"{seen.segments}"),
+            ("writers", f"{seen.writers_alive} alive, {seen.writers_gone} gone"),
+            ("last event", seen.last_event or "-"),
+            ("bytes not yet read", f"{seen.unread_bytes}"),
+            ("last drain", f"{seen.drain_seconds:.3f} s"),
+        ],
+    )
+    yield from _table(
+        "The books: logged = folded + refused + skipped + lost",
+        [
+            ("events logged", f"{seen.logged}"),
+            ("folded", f"{seen.folded}"),
+            ("refused", f"{seen.refused}"),
+            ("skipped", f"{seen.skipped}"),
+            ("lost", f"{seen.lost}"),
+            ("lines rejected", f"{seen.rejected_lines}"),
+            ("duplicates", f"{seen.duplicates}"),
+        ],
+    )
+
+
+def _table(title: str, rows: Iterable[tuple[str, str]]) -> Iterable[str]:
+    yield f"<h2>{escape(title)}</h2>"
+    yield "<table>"
+    for name, value in rows:
+        yield f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
+    yield "</table>"

@@ -1,0 +1,251 @@
+"""Sockets and connections: the part of the server that clients can do harm to.
+
+uvicorn's HTTP/1.1 protocol does the talking; its own server object is not used. Added here:
+time limits for clients that stall while they ask or while they are answered, a bound on open
+connections, and an end within a second whatever clients do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import resource
+import socket
+import ssl
+from typing import Any
+
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from .errors import BindError
+from .settings import Listen
+
+#: Seconds a client has for a whole request: from the connection, or from the request's first byte.
+REQUEST_SECONDS = 10.0
+
+#: Seconds a client has to take an answer, from the moment that it falls behind.
+ANSWER_SECONDS = 30.0
+
+#: Seconds a connection may idle between requests: longer than a usual scrape interval.
+IDLE_SECONDS = 120.0
+
+#: Seconds that answers in hand have when the server stops; the whole end takes less than one.
+STOP_SECONDS = 0.7
+
+
+def bind(listen: Listen) -> list[socket.socket]:
+    """Bind the endpoint's sockets. They do not listen yet.
+
+    Without a host: one socket for all interfaces, IPv6 and IPv4 where there is IPv6.
+
+    :raises BindError: the port is in use, may not be bound, or the host is unknown.
+    """
+    try:
+        if listen.host is None:
+            return [_bind_all(listen.port)]
+        found = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        with contextlib.ExitStack() as undo:
+            bound = [
+                undo.enter_context(_bind(family, address))
+                for family, address in dict.fromkeys((f, a) for f, _, _, _, a in found)
+            ]
+            undo.pop_all()
+            return bound
+    except OSError as error:
+        raise BindError(f"cannot listen on {listen}: {_cause(error)}") from error
+
+
+def _bind_all(port: int) -> socket.socket:
+    if socket.has_ipv6:
+        try:
+            return _bind(socket.AF_INET6, ("::", port), dual=True)
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+    return _bind(socket.AF_INET, ("0.0.0.0", port))
+
+
+def _bind(family: int, address: Any, *, dual: bool = False) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual else 1)
+        sock.bind(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _cause(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use by another program; end that one, or choose another port"
+    if error.errno == errno.EACCES:
+        return "this user may not bind that port; choose one from 1024 on"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address"
+    return error.strerror or str(error)
+
+
+def connection_limit() -> int:
+    """How many connections may be open: half of the descriptors we may have, at most 512."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 512 if soft == resource.RLIM_INFINITY else max(8, min(512, soft // 2))
+
+
+class Server:
+    """Serves an ASGI application on bound sockets.
+
+    :param app: the application; its lifespan is not run and request bodies are not for it.
+    :param sockets: bound, and closed by :meth:`stop`.
+    :param tls: serve HTTPS by this context.
+    """
+
+    def __init__(
+        self, app: Any, sockets: list[socket.socket], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._config = Config(
+            app,
+            http=_Connection,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+        )
+        self._config.load()
+        # Each bad request would be a line, and a scanner sends thousands.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        self._sockets = sockets
+        self._tls = tls
+        self._state = ServerState()
+        self._servers: list[asyncio.Server] = []
+        self._limit = connection_limit()
+
+    async def start(self) -> None:
+        """Listen and accept.
+
+        :raises BindError: another program has come to listen on the port since it was bound.
+        """
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            try:
+                server = await loop.create_server(self._connection, sock=sock, ssl=self._tls)
+            except OSError as error:
+                raise BindError(f"cannot listen: {_cause(error)}") from error
+            self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Stop accepting, finish the answers in hand for :data:`STOP_SECONDS`, hang up."""
+        for server in self._servers:
+            server.close()
+        for sock in self._sockets:
+            sock.close()
+        for connection in self._connections():
+            connection.finish()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + STOP_SECONDS
+        while self._state.connections and loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in self._connections():
+            connection.transport.abort()
+
+    def _connections(self) -> list[_Connection]:
+        return [c for c in self._state.connections if isinstance(c, _Connection)]
+
+    def _connection(self) -> _Connection:
+        return _Connection(self._config, self._state, {}, make_room=self._make_room)
+
+    def _make_room(self) -> None:
+        """Hang up on whoever has kept a connection busy with nothing for longest."""
+        if len(self._state.connections) > self._limit:
+            victims = [c for c in self._connections() if not c.answering]
+            if victims:
+                min(victims, key=lambda c: c.since).transport.abort()
+
+
+class _Connection(H11Protocol):
+    """One connection. It is asking (or idle), then we are answering, then it takes the answer."""
+
+    def __init__(self, *args: Any, make_room: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._make_room = make_room
+        self._limit: asyncio.TimerHandle | None = None
+        self._idle = False
+        #: When the client last did something whole: connected, or got an answer.
+        self.since = self.loop.time()
+
+    @property
+    def answering(self) -> bool:
+        """Whether the client waits for us. One that is slow to take its answer is not waiting."""
+        cycle = self.cycle
+        return cycle is not None and not cycle.response_started and not cycle.disconnected
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._allow(REQUEST_SECONDS)
+        self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._allow(None)
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._idle:
+            self._idle = False
+            self._allow(REQUEST_SECONDS)
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self._allow(None)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._limit is None:
+            self._allow(ANSWER_SECONDS)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.since = self.loop.time()
+        # Its own keep-alive timer would wait for ever for a client that takes no byte.
+        self._unset_keepalive_if_required()
+        if self.transport.is_closing():
+            self._allow(ANSWER_SECONDS)
+        elif self.cycle.response_complete:
+            self._idle = True
+            self._allow(IDLE_SECONDS)
+
+    def send_400_response(self, msg: str) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            with contextlib.suppress(h11.LocalProtocolError):
+                super().send_400_response(msg)
+                return
+        # Nonsense in the body of a request that is being answered.
+        self.transport.abort()
+
+    def finish(self) -> None:
+        """Close now, or after the answer in hand."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+        else:
+            self.transport.close()
+
+    def _allow(self, seconds: float | None) -> None:
+        """Hang up in that many seconds, instead of what was set before; None: never."""
+        if self._limit is not None:
+            self._limit.cancel()
+        abort = self.transport.abort
+        self._limit = None if seconds is None else self.loop.call_later(seconds, abort)

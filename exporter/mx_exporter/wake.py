@@ -1,0 +1,141 @@
+"""Being woken when the directory changes.
+
+Notifications only shorten the next scrape's drain; they get lost (a full kernel queue, file
+systems that have none), so nothing depends on them: the directory is listed every few seconds
+too. Where inotify is refused or out of watches, that listing alone is the polling, done more
+often. watchdog's own polling observer is not used: it would stat every segment every second,
+those included that were read long ago.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from watchdog.events import (
+    DirDeletedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+
+if TYPE_CHECKING:
+    from watchdog.observers.api import BaseObserver
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between listings while we are notified, and while we are not.
+NOTIFIED_PERIOD = 5.0
+POLLING_PERIOD = 1.0
+
+#: Without this filter our own reading of segments (opened, closed) would wake us, for ever.
+_EVENTS: list[type[FileSystemEvent]] = [
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileDeletedEvent,
+    DirDeletedEvent,
+]
+
+
+class Waker:
+    """Calls ``wake`` from a thread of its own when something changes in a directory.
+
+    :param directory: its path; it need not exist yet.
+    :param wake: called with nothing, from any thread; must not raise.
+    """
+
+    def __init__(self, directory: str, wake: Callable[[], None]) -> None:
+        self._directory = directory
+        self._wake = wake
+        self._observer: BaseObserver | None = None
+        self._watched: tuple[int, int] | None = None
+        self._handler: _Handler | None = None
+        self._refused = False
+
+    @property
+    def watching(self) -> bool:
+        """Whether we are notified of changes."""
+        return self._observer is not None
+
+    def period(self) -> float:
+        """Seconds until the directory should be listed though nothing woke us."""
+        return NOTIFIED_PERIOD if self.watching else POLLING_PERIOD
+
+    def look(self) -> None:
+        """Watch the directory that stands there now; called before each listing. Never raises.
+
+        A directory that was removed and made again leaves an observer that lives and reports
+        nothing, so it is known by its device and inode, and by the news of its own removal (an
+        inode number may be given again at once).
+        """
+        try:
+            found = os.stat(self._directory)
+            standing = (found.st_dev, found.st_ino)
+        except OSError:
+            standing = None
+        if standing != self._watched or not self._alive():
+            self.stop()
+            self._watched = standing
+            if standing is not None:
+                self._start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        observer, self._observer, self._handler = self._observer, None, None
+        if observer is not None:
+            observer.stop()
+            observer.join(timeout=1)
+
+    def _alive(self) -> bool:
+        observer, handler = self._observer, self._handler
+        if observer is None or handler is None:
+            return self._watched is None or self._refused
+        emitters = observer.emitters
+        return observer.is_alive() and not handler.gone and all(e.is_alive() for e in emitters)
+
+    def _start(self) -> None:
+        # The path is resolved since watchdog 7 watches a symbolic link instead of its target.
+        path = os.path.realpath(self._directory)
+        handler = _Handler(path, self._wake)
+        observer = None
+        try:
+            from watchdog.observers.inotify import InotifyObserver
+
+            observer = InotifyObserver()
+            observer.schedule(handler, path, event_filter=_EVENTS)
+            observer.start()
+        except Exception as error:  # noqa: BLE001 - the listing goes on without, whatever it was
+            if observer is not None:
+                with contextlib.suppress(Exception):
+                    observer.stop()
+            if not self._refused:
+                logger.warning(
+                    "not notified of changes in %s (%s): listing it every %g s instead",
+                    self._directory,
+                    error,
+                    POLLING_PERIOD,
+                )
+            self._refused = True
+            return
+        self._observer, self._handler, self._refused = observer, handler, False
+
+
+class _Handler(FileSystemEventHandler):
+    """Runs in watchdog's thread, which an exception would end without a word."""
+
+    def __init__(self, directory: str, wake: Callable[[], None]) -> None:
+        self._directory = directory
+        self._wake = wake
+        self.gone = False
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        if event.event_type == "deleted" and event.src_path == self._directory:
+            self.gone = True
+        self._wake()
