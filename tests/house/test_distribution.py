@@ -6,6 +6,7 @@ import ast
 import shutil
 import sys
 import tarfile
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from email.parser import Parser
@@ -75,7 +76,7 @@ def test_the_wheel_holds_both_packages_and_nothing_else(wheel: Path) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
 
 
-def test_the_sdist_has_what_it_takes_to_build_and_test_it(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_the_sdist_holds_the_whole_project(spawn: support.Spawner, tmp_path: Path) -> None:
     build = spawn(
         sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=support.ROOT
     )
@@ -125,6 +126,10 @@ def test_the_version_is_one(bare_venv: Path, spawn: support.Spawner) -> None:
     assert process.output.split() == [VERSION, VERSION]
 
 
+# --------------------------------------------------------------------------------------
+# On the oldest Python
+
+
 def oldest_python() -> str:
     """An interpreter of the oldest release that is supported, if the machine has one."""
     found = [shutil.which("python3.10"), *Path.home().glob(".pyenv/versions/3.10.*/bin/python3.10")]
@@ -136,13 +141,40 @@ def oldest_python() -> str:
 
 
 @pytest.mark.skipif(sys.version_info[:2] == (3, 10), reason="the whole suite runs on 3.10")
-def test_the_sources_are_python_3_10(spawn: support.Spawner, tmp_path: Path) -> None:
-    """Syntax, and with typing and the standard library taken from 3.10 the schema's import."""
-    code = (
-        "import ast, pathlib, sys; sys.dont_write_bytecode = True\n"
-        "for path in sys.argv[1:]: ast.parse(pathlib.Path(path).read_text(), path)\n"
-        f"sys.path.insert(0, {str(EMITTER.parent)!r}); import mx_emitter.events"
+def test_the_whole_path_on_python_3_10(
+    wheel: Path, spawn: support.Spawner, tmp_path: Path
+) -> None:
+    """A rank logs, the exporter serves, a replay agrees; with the libraries that 3.10 gets."""
+    home = tmp_path / "venv"
+    assert spawn(oldest_python(), "-m", "venv", home).result() == 0
+    python = home / "bin" / "python"
+    install = spawn(
+        python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{wheel}[exporter]"
     )
-    files = [path for root in (EMITTER, EXPORTER) for path in root.rglob("*.py")]
-    process = spawn(oldest_python(), "-c", code, *files, cwd=tmp_path)
-    assert process.result() == 0, process.error_output
+    assert install.result(300) == 0, install.error_output
+
+    port = support.free_port()
+    environment = {"MX_METRICS_DIR": str(tmp_path / "log"), "MX_METRICS_ENABLED": "1"}
+    rank = spawn(
+        python, support.ROOT / "tests/demo/rank.py", "artifacts", "--speed", "600", env=environment
+    )
+    assert rank.result() == 0, rank.error_output
+    exporter = spawn(
+        python, "-m", "mx_exporter", "serve", "--listen", f"127.0.0.1:{port}", env=environment
+    )
+
+    def scrape() -> str:
+        assert exporter.poll() is None, exporter.error_output
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    page = support.wait_until(scrape).splitlines()
+    replay = spawn(python, "-m", "mx_exporter", "replay", env=environment)
+    assert replay.result() == 0, replay.error_output
+    replayed = replay.output.splitlines()
+    assert any(line.startswith("mx_artifact_install_bytes_total{") for line in replayed)
+    assert [line for line in page if line in set(replayed)] == replayed
+    assert exporter.poll() is None

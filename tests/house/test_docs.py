@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import support
+from mx_emitter.events import EVENTS, RESERVED_KEYS
+from mx_exporter.parse import parse_line
 
 PAGES = sorted([*support.ROOT.glob("*.md"), *support.ROOT.glob("docs/**/*.md")])
 
@@ -37,3 +39,29 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path), target
+
+
+def test_the_architecture_names_every_module() -> None:
+    text = (support.ROOT / "docs" / "architecture.md").read_text()
+    tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    named = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| ([^|]+) \|", tables, re.M))))
+    there = {
+        path.stem
+        for package in ("emitter/mx_emitter", "exporter/mx_exporter")
+        for path in (support.ROOT / package).glob("*.py")
+        if not path.stem.startswith("__")
+    }
+    assert named == there
+
+
+def test_examples_of_lines_are_events() -> None:
+    text = (support.ROOT / "docs" / "formats.md").read_text()
+    examples = re.findall(r"^```json\n(.+?)\n```$", text, re.MULTILINE)
+    assert len(examples) == 2
+    for example in examples:
+        event = parse_line(example.encode())
+        assert isinstance(event, dict), event
+        assert event["event"] in EVENTS
+        assert RESERVED_KEYS - {"load_id"} <= set(event)
+        unknown = set(event) - RESERVED_KEYS - {f.name for f in EVENTS[event["event"]].fields}
+        assert not unknown
