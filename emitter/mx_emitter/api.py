@@ -1,0 +1,34 @@
+"""What an engine uses, bound to the one sink of this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .logger import EventLogger, make_logger
+from .recorders import Recorders
+from .sink import Sink
+
+_sink = Sink()
+
+#: The recorders, with the published client's names and arguments.
+metrics = Recorders(_sink)
+
+
+def enable_metrics(rank: object = None) -> bool:
+    """Open the log of this process, when ``MX_METRICS_ENABLED`` says so. Idempotent, never raises.
+
+    Each engine's loader calls it unconditionally: the header that it logs shows that metrics are
+    on, even where nothing else happens. ``rank`` is the rank that the engine knows itself to be;
+    without it ``torch.distributed`` and the environment are asked. While metrics are off the
+    environment is read again at each call. Returns whether metrics are on.
+    """
+    return _sink.enable(rank)
+
+
+def get_logger(**initial_values: Any) -> EventLogger:
+    """A structlog logger for events of the engine's own, in the same log.
+
+    ``initial_values`` go on each event. It has all levels, ``log``, ``exception`` and ``bind``.
+    While metrics are off its events go nowhere.
+    """
+    return make_logger(_sink, **initial_values)

@@ -1,0 +1,364 @@
+"""The recorders that an engine calls: the published client's names and arguments.
+
+Each says what its event holds and does nothing else. Labels are logged as text, ``str(value)``, as
+the client labels them, numbers as they were given: what is a good label or a good observation is
+judged when a metric is derived, not here. All take further keyword fields, which are logged too.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeAlias
+
+from .encode import Plain, number, plain, renamed, text
+from .sink import Sink
+from .timers import LoadTimer, Span, Timer
+
+_Given = ParamSpec("_Given")
+_Fields: TypeAlias = dict[str, Any]
+
+#: More candidates than a line could hold are not looked at.
+_MAX_CANDIDATES = 10_000
+
+_CALLED = b'"recorder_called"'
+_UNKNOWN_SPAN = Span(None, _CALLED)
+
+
+def _records(
+    event: str,
+) -> Callable[
+    [Callable[Concatenate[Recorders, _Given], _Fields | None]],
+    Callable[Concatenate[Recorders, _Given], None],
+]:
+    """Make a recorder of a method that returns its event's fields (None: nothing to log)."""
+    name = b'"%b"' % event.encode()
+
+    def decorate(
+        fields_of: Callable[Concatenate[Recorders, _Given], _Fields | None],
+    ) -> Callable[Concatenate[Recorders, _Given], None]:
+        @functools.wraps(fields_of)
+        def record(self: Recorders, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
+            sink = self._sink
+            if sink.off:
+                return
+            try:
+                fields = fields_of(self, *args, **kwargs)
+                if kwargs and fields is not None:
+                    fields = _sanitized(fields)
+            except Exception:  # arguments that we have no place for: a newer client's
+                self._log_call(fields_of.__name__, args, kwargs)
+                return
+            if fields is not None:
+                sink.emit(name, fields)
+
+        return record
+
+    return decorate
+
+
+def _times(
+    started: str, finished: str, good: str | None = None, bad: str | None = None
+) -> Callable[
+    [Callable[Concatenate[Recorders, _Given], _Fields]],
+    Callable[Concatenate[Recorders, _Given], Timer],
+]:
+    """Make a timer of a method that returns the fields of the start event."""
+    span = Span(b'"%b"' % started.encode(), b'"%b"' % finished.encode(), good, bad)
+    kind = LoadTimer if started == "load_started" else Timer
+
+    def decorate(
+        fields_of: Callable[Concatenate[Recorders, _Given], _Fields],
+    ) -> Callable[Concatenate[Recorders, _Given], Timer]:
+        @functools.wraps(fields_of)
+        def timer(self: Recorders, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
+            sink = self._sink
+            if sink.off:
+                return kind(sink, span, {})
+            try:
+                fields = fields_of(self, *args, **kwargs)
+                return kind(sink, span, _sanitized(fields) if kwargs else fields)
+            except Exception:
+                return self._call_timer(fields_of.__name__, args, kwargs)
+
+        return timer
+
+    return decorate
+
+
+class Recorders:
+    """Records what happens during loads. No method raises, whatever it is given.
+
+    ``seconds`` are durations in seconds, ``nbytes`` a size in bytes. A recorder that we do not
+    know, of a newer client, is logged with its arguments as they were given.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    # -- choosing a source ---------------------------------------------------------------
+
+    @_records("source_selected")
+    def record_selection(
+        self, policy: object, source_worker_id: object = None, **fields: object
+    ) -> _Fields:
+        """A source was chosen."""
+        return {
+            **fields,
+            "policy": text(policy),
+            "source_worker_id": _text_or_none(source_worker_id),
+        }
+
+    @_records("source_attempted")
+    def record_attempt(self, policy: object, result: object, **fields: object) -> _Fields:
+        """An attempt at a source ended with ``result``."""
+        return {**fields, "policy": text(policy), "result": text(result)}
+
+    @_records("metadata_lookup_failed")
+    def record_metadata_failure(self, policy: object, **fields: object) -> _Fields:
+        """A source's metadata could not be had."""
+        return {**fields, "policy": text(policy)}
+
+    @_records("sources_listed")
+    def record_list_sources(self, policy: object, result: object, **fields: object) -> _Fields:
+        """The sources were listed, or could not be."""
+        return {**fields, "policy": text(policy), "result": text(result)}
+
+    @_records("candidates_counted")
+    def observe_candidates(
+        self, policy: object, stage: object, count: object, **fields: object
+    ) -> _Fields:
+        """``count`` candidates are left at ``stage`` of the selection."""
+        return {**fields, "policy": text(policy), "stage": text(stage), "count": number(count)}
+
+    @_records("sources_ordered")
+    def observe_selection_seconds(
+        self, policy: object, seconds: object, **fields: object
+    ) -> _Fields:
+        """The candidates were put in order."""
+        return {**fields, "policy": text(policy), "seconds": number(seconds)}
+
+    @_records("candidate_loads_seen")
+    def observe_candidate_loads(self, ordered: Any, **fields: object) -> _Fields | None:
+        """The loads that candidates published, best candidate first.
+
+        An element has ``worker_id``, ``source_load`` and a protobuf message's ``HasField``.
+        """
+        # An iterator is the caller's to use up; the client reads slices of a sequence.
+        if not ordered or iter(ordered) is ordered:
+            return None
+        loads = [_candidate(each) for each in itertools.islice(ordered, _MAX_CANDIDATES)]
+        return {**fields, "loads": loads}
+
+    # -- the transfer --------------------------------------------------------------------
+
+    @_records("nixl_failed")
+    def record_nixl_error(self, kind: object, **fields: object) -> _Fields:
+        """The data plane failed."""
+        return {**fields, "kind": text(kind)}
+
+    @_records("nixl_received")
+    def record_nixl_receive(self, result: object, **fields: object) -> _Fields:
+        """A receive ended with ``result``."""
+        return {**fields, "result": text(result)}
+
+    @_records("transfer_finished")
+    def observe_transfer_seconds(
+        self, policy: object, outcome: object, seconds: object, **fields: object
+    ) -> _Fields:
+        """A transfer ended with ``outcome``."""
+        return {
+            **fields,
+            "policy": text(policy),
+            "outcome": text(outcome),
+            "seconds": number(seconds),
+        }
+
+    @_records("source_attempt_phase_finished")
+    def observe_source_attempt_phase_seconds(
+        self, policy: object, phase: object, outcome: object, seconds: object, **fields: object
+    ) -> _Fields:
+        """A phase of a source attempt ended."""
+        return {
+            **fields,
+            "policy": text(policy),
+            "phase": text(phase),
+            "outcome": text(outcome),
+            "seconds": number(seconds),
+        }
+
+    @_times("source_attempt_phase_started", "source_attempt_phase_finished", "ok", "error")
+    def time_source_attempt_phase(
+        self, policy: object, phase: object, **fields: object
+    ) -> _Fields:
+        """Times a phase of a source attempt; yields a span with ``seconds``."""
+        return {**fields, "policy": text(policy), "phase": text(phase)}
+
+    # -- the load ------------------------------------------------------------------------
+
+    @_records("load_finished")
+    def observe_load_seconds(
+        self,
+        engine: object,
+        model: object,
+        model_role: object,
+        outcome: object,
+        seconds: object,
+        **fields: object,
+    ) -> _Fields:
+        """A load ended with ``outcome``."""
+        return {
+            **fields,
+            "engine": text(engine),
+            "model": _text_or_none(model),
+            "model_role": text(model_role),
+            "outcome": text(outcome),
+            "seconds": number(seconds),
+        }
+
+    @_times("load_started", "load_finished", "success", "error")
+    def time_load(
+        self, engine: object, model: object, model_role: object, **fields: object
+    ) -> _Fields:
+        """Times a load. Events of its body carry its ``load_id``."""
+        return {
+            **fields,
+            "engine": text(engine),
+            "model": _text_or_none(model),
+            "model_role": text(model_role),
+        }
+
+    @_records("load_phase_finished")
+    def observe_load_phase_seconds(
+        self, engine: object, model: object, phase: object, seconds: object, **fields: object
+    ) -> _Fields:
+        """A phase of a load ended."""
+        return {
+            **fields,
+            "engine": text(engine),
+            "model": _text_or_none(model),
+            "phase": text(phase),
+            "seconds": number(seconds),
+        }
+
+    @_times("load_phase_started", "load_phase_finished")
+    def time_load_phase(
+        self, engine: object, model: object, phase: object, **fields: object
+    ) -> _Fields:
+        """Times a phase of a load."""
+        return {
+            **fields,
+            "engine": text(engine),
+            "model": _text_or_none(model),
+            "phase": text(phase),
+        }
+
+    # -- installing compile caches -------------------------------------------------------
+
+    @_records("artifact_install_step_finished")
+    def observe_artifact_install_step_seconds(
+        self, artifact: object, archive: object, step: object, seconds: object, **fields: object
+    ) -> _Fields:
+        """A step of installing an archive ended."""
+        return {
+            **fields,
+            "artifact": text(artifact),
+            "archive": text(archive),
+            "step": text(step),
+            "seconds": number(seconds),
+        }
+
+    @_times("artifact_install_step_started", "artifact_install_step_finished")
+    def time_artifact_install_step(
+        self, artifact: object, archive: object, step: object, **fields: object
+    ) -> _Fields:
+        """Times a step of installing an archive."""
+        return {
+            **fields,
+            "artifact": text(artifact),
+            "archive": text(archive),
+            "step": text(step),
+        }
+
+    @_records("artifact_extracted")
+    def record_artifact_install_bytes(
+        self, artifact: object, archive: object, nbytes: object, **fields: object
+    ) -> _Fields:
+        """An archive of ``nbytes`` bytes was extracted."""
+        return {
+            **fields,
+            "artifact": text(artifact),
+            "archive": text(archive),
+            "bytes": number(nbytes),
+        }
+
+    # -- recorders of newer clients ------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith(("record_", "observe_")):
+            return lambda *args, **kwargs: self._log_call(name, args, kwargs)
+        if name.startswith("time_"):
+            return lambda *args, **kwargs: self._call_timer(name, args, kwargs)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _log_call(self, name: str, args: tuple[object, ...], kwargs: _Fields) -> None:
+        if not self._sink.off:
+            try:
+                self._sink.emit(_CALLED, _call(name, args, kwargs))
+            except Exception:
+                self._sink.drop("unencodable")
+
+    def _call_timer(self, name: str, args: tuple[object, ...], kwargs: _Fields) -> Timer:
+        try:
+            fields = {} if self._sink.off else _call(name, args, kwargs)
+        except Exception:
+            fields = {"recorder": name}
+        return Timer(self._sink, _UNKNOWN_SPAN, fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An engine that copies or pickles an object which refers to us gets its process's own.
+        return getattr, (sys.modules[__package__], "metrics")
+
+
+def _call(name: str, args: tuple[object, ...], kwargs: _Fields) -> _Fields:
+    return {"recorder": name, "args": plain(args), "kwargs": plain(kwargs)}
+
+
+def _sanitized(fields: _Fields) -> _Fields:
+    """Fields of which a caller named some: reserved names and values that JSON cannot hold."""
+    return {key: plain(value) for key, value in renamed(fields).items()}
+
+
+def _text_or_none(value: object) -> str | None:
+    """None when ``value`` is falsy; one whose truth cannot be told is not falsy."""
+    try:
+        falsy = not value
+    except Exception:
+        falsy = False
+    return None if falsy else text(value)
+
+
+def _candidate(candidate: Any) -> dict[str, Plain]:
+    return {
+        "source_worker_id": text(_attribute(candidate, "worker_id")),
+        "load": _published_load(candidate),
+    }
+
+
+def _attribute(candidate: Any, name: str) -> object:
+    try:
+        return getattr(candidate, name, None)
+    except Exception:
+        return None
+
+
+def _published_load(candidate: Any) -> Plain:
+    """The load as a float, None when none was published: that is never read as 0."""
+    try:
+        if not candidate.HasField("source_load"):
+            return None
+        return number(float(candidate.source_load))
+    except Exception:
+        return None

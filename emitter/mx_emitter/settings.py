@@ -1,0 +1,105 @@
+"""What the environment says, read once and frozen. Nothing else here reads ``os.environ`` for it.
+
+A bad value is its default and one warning: an engine may not fail for its metrics.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .encode import well_formed
+from .events import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
+
+#: Default of ``MX_METRICS_SEGMENT_BYTES``.
+DEFAULT_SEGMENT_BYTES = 1024 * 1024
+
+#: A segment is never larger than this part of ``MX_METRICS_MAX_BYTES``.
+SEGMENTS_PER_LIMIT = 8
+
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"", "0", "false", "no", "off"})
+
+
+class Pod(NamedTuple):
+    """Who the pod is, by Kubernetes' downward API; None where the variable is unset."""
+
+    name: str | None = None
+    uid: str | None = None
+    namespace: str | None = None
+    node: str | None = None
+
+
+class Settings(NamedTuple):
+    """The emitter's settings.
+
+    ``directory`` is absolute; ``named`` says that ``MX_METRICS_DIR`` named it. Sizes are bytes.
+    ``problems`` holds a sentence for each variable whose value was not understood.
+    """
+
+    enabled: bool = False
+    directory: str = DEFAULT_DIRECTORY
+    named: bool = False
+    scheme: str = ""
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    max_bytes: int = DEFAULT_MAX_BYTES
+    pod: Pod = Pod()
+    problems: tuple[str, ...] = ()
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from ``environ`` (default: the process's). Raises nothing."""
+    if environ is None:
+        environ = os.environ
+    problems: list[str] = []
+
+    def size(name: str, default: int) -> int:
+        given = environ.get(name, "").strip()
+        if not given:
+            return default
+        try:
+            value = int(given)
+        except ValueError:
+            value = 0
+        if value > 0:
+            return value
+        problems.append(
+            f"{name}={given[:80]!r} is not a positive number of bytes; using {default}"
+        )
+        return default
+
+    def optional(name: str) -> str | None:
+        value = environ.get(name)
+        return well_formed(value) if value else None
+
+    switch = environ.get("MX_METRICS_ENABLED", "").strip().lower()
+    if switch not in TRUE and switch not in FALSE:
+        problems.append(
+            f"MX_METRICS_ENABLED={switch[:80]!r} is none of 1, true, yes, on; metrics stay off"
+        )
+    named = environ.get("MX_METRICS_DIR", "").strip()
+    max_bytes = size("MX_METRICS_MAX_BYTES", DEFAULT_MAX_BYTES)
+    segment_bytes = size("MX_METRICS_SEGMENT_BYTES", DEFAULT_SEGMENT_BYTES)
+    return Settings(
+        enabled=switch in TRUE,
+        directory=_absolute(named or DEFAULT_DIRECTORY),
+        named=bool(named),
+        scheme=well_formed(environ.get("MX_METRICS_SCHEME", "")),
+        segment_bytes=max(1, min(segment_bytes, max_bytes // SEGMENTS_PER_LIMIT)),
+        max_bytes=max_bytes,
+        pod=Pod(
+            optional("POD_NAME"),
+            optional("POD_UID"),
+            optional("POD_NAMESPACE"),
+            optional("NODE_NAME"),
+        ),
+        problems=tuple(problems),
+    )
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)  # a later chdir of the engine must not move the log
+    except OSError:  # the working directory is gone
+        return path

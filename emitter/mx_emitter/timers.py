@@ -1,0 +1,103 @@
+"""Timers: an event when a span starts, another when it ends, however it ends."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar, cast
+
+from .faults import describe
+from .loads import load_id, new_load_id
+from .sink import Sink
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Span(NamedTuple):
+    """What a timer logs: event names as JSON, and its outcomes; None where it logs none."""
+
+    started: bytes | None
+    finished: bytes
+    good: str | None = None
+    bad: str | None = None
+
+
+class Timer:
+    """A context manager, or a decorator, that times its body; what it yields is itself.
+
+    ``seconds`` is the duration after the exit, whether metrics are on or off. What the body raised
+    passes through, and goes on the end event.
+    """
+
+    __slots__ = ("_began", "_fields", "_sink", "_span", "seconds")
+
+    def __init__(self, sink: Sink, span: Span, fields: dict[str, Any]) -> None:
+        """``fields`` go on both events."""
+        self.seconds = 0.0
+        self._sink = sink
+        self._span = span
+        self._fields = fields
+        self._began = 0.0
+
+    def __enter__(self) -> Timer:
+        if self._span.started is not None and not self._sink.off:
+            self._sink.emit(self._span.started, dict(self._fields))
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.seconds = time.perf_counter() - self._began
+        if self._sink.off:
+            return
+        span = self._span
+        fields = dict(self._fields)
+        if span.good is not None:
+            fields["outcome"] = span.good if error is None else span.bad
+        fields["seconds"] = self.seconds
+        if error is not None:
+            fields.update(describe(error))
+        self._sink.emit(span.finished, fields)
+
+    def __call__(self, function: _Function) -> _Function:
+        """Time each call of ``function``."""
+
+        @functools.wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self._sink, self._span, self._fields):
+                return function(*args, **kwargs)
+
+        return cast(_Function, timed)
+
+
+class LoadTimer(Timer):
+    """The timer of a load: its body's events carry the load's id, and so do its own two."""
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> Timer:
+        self._token: contextvars.Token[str | None] | None = None
+        if not self._sink.off:
+            self._sink.look_up_rank()
+            self._token = load_id.set(new_load_id())
+        return super().__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._token is not None:
+            try:
+                load_id.reset(self._token)
+            except ValueError:  # left in another context than it was entered in
+                load_id.set(None)
