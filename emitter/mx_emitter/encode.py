@@ -14,9 +14,7 @@ import orjson
 from .events import RESERVED_KEYS
 
 #: A value that ``orjson`` writes as it is.
-Plain: TypeAlias = (
-    "str | int | float | bool | None | list[Plain] | dict[str, Plain]"
-)
+Plain: TypeAlias = "str | int | float | bool | list[Plain] | dict[str, Plain] | None"
 
 _INFINITY = float("inf")
 _SMALLEST_INT = -(2**63)
@@ -62,14 +60,12 @@ def number(value: object) -> Plain:
         return text(value)
     if kind.__name__ in ("bool", "bool_"):  # numpy's, which also knows __float__
         return bool(value)
-    try:
-        return _in_range(operator.index(value), value)  # type: ignore[arg-type]
-    except Exception:
-        pass
-    try:
-        return _in_range(float(value), value)  # type: ignore[arg-type]
-    except Exception:
-        return text(value)
+    for convert in (operator.index, float):
+        try:
+            return _in_range(convert(value), value)  # type: ignore[arg-type]
+        except Exception:
+            continue
+    return text(value)
 
 
 def _in_range(converted: int | float, given: object) -> Plain:
@@ -110,19 +106,19 @@ class _Flattening:
                     }
                 if isinstance(value, (list, tuple)):
                     return [self.plain(item, depth + 1) for item in value if self.left >= 0]
-            found = value if isinstance(value, (dict, list, tuple)) else number(value)
+            if not isinstance(value, (dict, list, tuple)):
+                found = number(value)
+                return well_formed(found) if isinstance(found, str) else found
         except Exception:
-            found = value
-        return found if isinstance(found, (int, float)) else well_formed(text(found))
+            pass
+        return well_formed(text(value))
 
 
 def renamed(fields: dict[str, Any]) -> dict[str, Any]:
     """``fields`` with each reserved key named ``field_<key>``: a caller may not speak for us."""
     if RESERVED_KEYS.isdisjoint(fields):
         return fields
-    return {
-        f"field_{key}" if key in RESERVED_KEYS else key: value for key, value in fields.items()
-    }
+    return {f"field_{key}" if key in RESERVED_KEYS else key: value for key, value in fields.items()}
 
 
 def encode(fields: dict[str, Any]) -> bytes:

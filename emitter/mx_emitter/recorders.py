@@ -39,8 +39,7 @@ def _records(
     def decorate(
         fields_of: Callable[Concatenate[Recorders, _Given], _Fields | None],
     ) -> Callable[Concatenate[Recorders, _Given], None]:
-        @functools.wraps(fields_of)
-        def record(self: Recorders, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
+        def record(self: Recorders, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
             sink = self._sink
             if sink.off:
                 return
@@ -54,6 +53,7 @@ def _records(
             if fields is not None:
                 sink.emit(name, fields)
 
+        functools.update_wrapper(record, fields_of)
         return record
 
     return decorate
@@ -72,8 +72,7 @@ def _times(
     def decorate(
         fields_of: Callable[Concatenate[Recorders, _Given], _Fields],
     ) -> Callable[Concatenate[Recorders, _Given], Timer]:
-        @functools.wraps(fields_of)
-        def timer(self: Recorders, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
+        def timer(self: Recorders, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
             sink = self._sink
             if sink.off:
                 return kind(sink, span, {})
@@ -83,6 +82,7 @@ def _times(
             except Exception:
                 return self._call_timer(fields_of.__name__, args, kwargs)
 
+        functools.update_wrapper(timer, fields_of)
         return timer
 
     return decorate
@@ -102,7 +102,7 @@ class Recorders:
 
     @_records("source_selected")
     def record_selection(
-        self, policy: object, source_worker_id: object = None, **fields: object
+        self, /, policy: object, source_worker_id: object = None, **fields: object
     ) -> _Fields:
         """A source was chosen."""
         return {
@@ -112,36 +112,36 @@ class Recorders:
         }
 
     @_records("source_attempted")
-    def record_attempt(self, policy: object, result: object, **fields: object) -> _Fields:
+    def record_attempt(self, /, policy: object, result: object, **fields: object) -> _Fields:
         """An attempt at a source ended with ``result``."""
         return {**fields, "policy": text(policy), "result": text(result)}
 
     @_records("metadata_lookup_failed")
-    def record_metadata_failure(self, policy: object, **fields: object) -> _Fields:
+    def record_metadata_failure(self, /, policy: object, **fields: object) -> _Fields:
         """A source's metadata could not be had."""
         return {**fields, "policy": text(policy)}
 
     @_records("sources_listed")
-    def record_list_sources(self, policy: object, result: object, **fields: object) -> _Fields:
+    def record_list_sources(self, /, policy: object, result: object, **fields: object) -> _Fields:
         """The sources were listed, or could not be."""
         return {**fields, "policy": text(policy), "result": text(result)}
 
     @_records("candidates_counted")
     def observe_candidates(
-        self, policy: object, stage: object, count: object, **fields: object
+        self, /, policy: object, stage: object, count: object, **fields: object
     ) -> _Fields:
         """``count`` candidates are left at ``stage`` of the selection."""
         return {**fields, "policy": text(policy), "stage": text(stage), "count": number(count)}
 
     @_records("sources_ordered")
     def observe_selection_seconds(
-        self, policy: object, seconds: object, **fields: object
+        self, /, policy: object, seconds: object, **fields: object
     ) -> _Fields:
         """The candidates were put in order."""
         return {**fields, "policy": text(policy), "seconds": number(seconds)}
 
     @_records("candidate_loads_seen")
-    def observe_candidate_loads(self, ordered: Any, **fields: object) -> _Fields | None:
+    def observe_candidate_loads(self, /, ordered: Any, **fields: object) -> _Fields | None:
         """The loads that candidates published, best candidate first.
 
         An element has ``worker_id``, ``source_load`` and a protobuf message's ``HasField``.
@@ -155,18 +155,18 @@ class Recorders:
     # -- the transfer --------------------------------------------------------------------
 
     @_records("nixl_failed")
-    def record_nixl_error(self, kind: object, **fields: object) -> _Fields:
+    def record_nixl_error(self, /, kind: object, **fields: object) -> _Fields:
         """The data plane failed."""
         return {**fields, "kind": text(kind)}
 
     @_records("nixl_received")
-    def record_nixl_receive(self, result: object, **fields: object) -> _Fields:
+    def record_nixl_receive(self, /, result: object, **fields: object) -> _Fields:
         """A receive ended with ``result``."""
         return {**fields, "result": text(result)}
 
     @_records("transfer_finished")
     def observe_transfer_seconds(
-        self, policy: object, outcome: object, seconds: object, **fields: object
+        self, /, policy: object, outcome: object, seconds: object, **fields: object
     ) -> _Fields:
         """A transfer ended with ``outcome``."""
         return {
@@ -178,7 +178,7 @@ class Recorders:
 
     @_records("source_attempt_phase_finished")
     def observe_source_attempt_phase_seconds(
-        self, policy: object, phase: object, outcome: object, seconds: object, **fields: object
+        self, /, policy: object, phase: object, outcome: object, seconds: object, **fields: object
     ) -> _Fields:
         """A phase of a source attempt ended."""
         return {
@@ -191,7 +191,7 @@ class Recorders:
 
     @_times("source_attempt_phase_started", "source_attempt_phase_finished", "ok", "error")
     def time_source_attempt_phase(
-        self, policy: object, phase: object, **fields: object
+        self, /, policy: object, phase: object, **fields: object
     ) -> _Fields:
         """Times a phase of a source attempt; yields a span with ``seconds``."""
         return {**fields, "policy": text(policy), "phase": text(phase)}
@@ -201,6 +201,7 @@ class Recorders:
     @_records("load_finished")
     def observe_load_seconds(
         self,
+        /,
         engine: object,
         model: object,
         model_role: object,
@@ -220,7 +221,7 @@ class Recorders:
 
     @_times("load_started", "load_finished", "success", "error")
     def time_load(
-        self, engine: object, model: object, model_role: object, **fields: object
+        self, /, engine: object, model: object, model_role: object, **fields: object
     ) -> _Fields:
         """Times a load. Events of its body carry its ``load_id``."""
         return {
@@ -232,7 +233,7 @@ class Recorders:
 
     @_records("load_phase_finished")
     def observe_load_phase_seconds(
-        self, engine: object, model: object, phase: object, seconds: object, **fields: object
+        self, /, engine: object, model: object, phase: object, seconds: object, **fields: object
     ) -> _Fields:
         """A phase of a load ended."""
         return {
@@ -245,7 +246,7 @@ class Recorders:
 
     @_times("load_phase_started", "load_phase_finished")
     def time_load_phase(
-        self, engine: object, model: object, phase: object, **fields: object
+        self, /, engine: object, model: object, phase: object, **fields: object
     ) -> _Fields:
         """Times a phase of a load."""
         return {
@@ -259,7 +260,7 @@ class Recorders:
 
     @_records("artifact_install_step_finished")
     def observe_artifact_install_step_seconds(
-        self, artifact: object, archive: object, step: object, seconds: object, **fields: object
+        self, /, artifact: object, archive: object, step: object, seconds: object, **fields: object
     ) -> _Fields:
         """A step of installing an archive ended."""
         return {
@@ -272,7 +273,7 @@ class Recorders:
 
     @_times("artifact_install_step_started", "artifact_install_step_finished")
     def time_artifact_install_step(
-        self, artifact: object, archive: object, step: object, **fields: object
+        self, /, artifact: object, archive: object, step: object, **fields: object
     ) -> _Fields:
         """Times a step of installing an archive."""
         return {
@@ -284,7 +285,7 @@ class Recorders:
 
     @_records("artifact_extracted")
     def record_artifact_install_bytes(
-        self, artifact: object, archive: object, nbytes: object, **fields: object
+        self, /, artifact: object, archive: object, nbytes: object, **fields: object
     ) -> _Fields:
         """An archive of ``nbytes`` bytes was extracted."""
         return {

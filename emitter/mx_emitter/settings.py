@@ -64,9 +64,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
             value = 0
         if value > 0:
             return value
-        problems.append(
-            f"{name}={given[:80]!r} is not a positive number of bytes; using {default}"
-        )
+        problems.append(f"{name}={given[:80]!r} is not a positive number of bytes; using {default}")
         return default
 
     def optional(name: str) -> str | None:

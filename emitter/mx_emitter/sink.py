@@ -59,12 +59,11 @@ class Sink:
             trouble.say("unexpected", f"an event could not be counted: {error!r}")
 
     def enable(self, rank: object = None) -> bool:
-        """Open the log, if the environment says so. Returns whether metrics are on; never raises."""
+        """Open the log, if the environment says so; whether metrics are on. Never raises."""
         try:
             if rank is not None:
                 self._take_rank(rank)
-            if self.off:
-                self.off = False  # the environment may have changed since
+            self.off = False  # the environment may have changed since it was read
             stream = self.stream or self.start()
             if stream is None:
                 return False

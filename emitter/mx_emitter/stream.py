@@ -57,7 +57,7 @@ class Stream:
 
         self._segment: Segment | None = None
         self._next_segment = 0
-        self._header: dict[str, Any] | None = None
+        self._who: dict[str, Any] | None = None
         self._fd = -1
         self._size = 0
         self._limit = -1  # a line may be written while the size stays within; -1: look first
@@ -287,14 +287,13 @@ class Stream:
 
     def _new_segment(self, folder: int) -> Segment:
         n = self._next_segment
-        if self._header is None:
-            self._header = _who_we_are(self.settings)
+        who = self._who = self._who or _who_we_are(self.settings)
         name = b'"segment_continued"' if n else b'"process_started"'
         seq: int | None = None
 
         def header(locked: bool) -> bytes:
             nonlocal seq
-            fields = {"segment": n, **self._header, **({} if locked else {"locked": False})}
+            fields = {"segment": n, **who, **({} if locked else {"locked": False})}
             seq, line = self._line(name, b"info", encode(fields))
             return line
 
@@ -324,9 +323,8 @@ class Stream:
         """Have it said, once for each reason, when the lock is released."""
         if reason not in self._noted and not self._abandoned:
             self._noted.add(reason)
-            self._complaints.append(
-                (reason, f"{what}: {DROP_REASONS[reason]}: {self._detail or self.settings.directory}")
-            )
+            detail = self._detail or self.settings.directory
+            self._complaints.append((reason, f"{what}: {DROP_REASONS[reason]}: {detail}"))
 
     def _report_drops(self) -> None:
         for reason in list(self._dropped):
