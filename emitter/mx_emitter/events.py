@@ -147,7 +147,7 @@ HEADERS = frozenset({"process_started", "segment_continued"})
 DROP_REASONS = {
     "limit": "the directory holds `MX_METRICS_MAX_BYTES` of our files",
     "no_space": "the file system is full, or a quota is used up",
-    "unavailable": "no segment could be opened: directory read-only, not ours, or no descriptor left",
+    "unavailable": "no segment could be opened: directory read-only or not ours, no descriptor",
     "io_error": "a write failed for another reason",
     "too_long": "the line would pass 1 MiB",
     "unencodable": "the event could not be turned into a line at all",
@@ -190,7 +190,7 @@ EVENTS: dict[str, Event] = {
                 Field(
                     "loads",
                     LOADS,
-                    "one `{source_worker_id, load}` a candidate; `load` null when it published none",
+                    "one `{source_worker_id, load}` a candidate; `load` null when it had none",
                 ),
             ),
         ),
