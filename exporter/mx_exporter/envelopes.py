@@ -80,7 +80,7 @@ class Unwrapper:
         ]
 
     def _open(self, line: bytes, origin: str, depth: int) -> Iterator[Opened]:
-        bare = line.strip(_AROUND)
+        bare = line.lstrip(_AROUND).removesuffix(b"\r")  # spaces at a part's end are its own
         if bare.startswith(b"{"):
             try:
                 value = orjson.loads(bare)

@@ -115,14 +115,23 @@ def find(logs: Iterable[str]) -> Found:
 
 
 def _matching(log: str) -> list[str]:
-    if log == STDIN or os.path.exists(log):
+    if log == STDIN:
+        return [log]
+    try:
+        os.stat(log)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        if not glob.has_magic(log):
+            raise MxError(f"{log}: cannot be read: {error.strerror}") from None
+    else:
         return [log]
     if glob.has_magic(log):
         matching = sorted(glob.glob(log, recursive=True))
         if not matching:
             raise UsageError(f"{log}: nothing matches this pattern")
         return matching
-    if os.path.lexists(log):
+    if os.path.islink(log):
         raise UsageError(f"{log}: a symbolic link to nothing")
     raise UsageError(f"{log}: no such file or directory")
 
@@ -232,7 +241,9 @@ def survey(found: Found) -> Writers:
     writers = Writers()
     looked: set[str] = set()
     newest: dict[str, _Look] = {}
-    named = {os.path.abspath(directory) for directory in found.directories}
+    # By absolute path, but listed as they were named: parents may bar us.
+    named = {os.path.abspath(directory): directory for directory in found.directories}
+    siblings: dict[str, str] = {}
     news = [source for source in found.sources if source.lockable]
     procs = {source.proc for source in news}
     while news:
@@ -243,12 +254,14 @@ def survey(found: Found) -> Writers:
                 writers.alive.add(source.proc)
                 writers.open.add(source.path)
             newest[source.proc] = max(newest.get(source.proc, look), look)
+            parent = os.path.dirname(source.path) or os.curdir
+            siblings.setdefault(os.path.abspath(parent), parent)
         news = []
-        for directory in named.union(map(os.path.dirname, looked)):
-            for source in _segments_in(directory, must=directory in named):
+        for where, directory in {**siblings, **named}.items():
+            for source in _segments_in(directory, must=where in named):
                 if not source.lockable or os.path.abspath(source.path) in looked:
                     continue
-                if directory in named:
+                if where in named:
                     found.sources.append(source)
                 elif source.proc not in procs:
                     continue

@@ -19,7 +19,7 @@ _GUNZIPPED = 64 * 1024
 
 #: Most that is given to zstd in one step. Four bytes can stand for a block of 128 KiB, and it
 #: takes no limit for what it gives.
-_ZSTD_STEP = 1024
+_ZSTD_STEP = 256
 
 
 class Damaged(Exception):
