@@ -137,8 +137,12 @@ def _add_histogram(
             running,
             exemplar=_exemplar(last) if openmetrics else None,
         )
-    metric.add_sample(f"{family.name}_count", labels, running)
-    metric.add_sample(f"{family.name}_sum", labels, to_float(series.total))
+    total = to_float(series.total)
+    # OpenMetrics reads a sum as a counter, which is never negative, and wants sum and count
+    # together or neither. The last bucket still holds the count.
+    if total >= 0 or not openmetrics:
+        metric.add_sample(f"{family.name}_count", labels, running)
+        metric.add_sample(f"{family.name}_sum", labels, total)
     if openmetrics:
         metric.add_sample(f"{family.name}_created", labels, seconds(series.created))
 

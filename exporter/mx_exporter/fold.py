@@ -376,12 +376,16 @@ class Fold:
         load_id = event.get("load_id")
         if load_id is None:
             return None
-        name, proc, seq = event["event"], event["proc"], event["seq"]
-        loads = self.state.loads
+        proc = event["proc"]
+        refused = self._track(event, proc, load_id)
+        if refused is None and event["event"] == "load_finished":
+            self.state.loads.tidy(proc, load_id, self.state.books[proc].next)
+        return refused
+
+    def _track(self, event: Record, proc: str, load_id: str) -> str | None:
+        loads, name, seq = self.state.loads, event["event"], event["seq"]
         if name == "load_finished":
-            # All numbers below this one were met: the start, if there was one, is known.
-            later = seq >= self.state.books[proc].next
-            loads.finished(proc, load_id, maybe_later=later)
+            loads.finished(proc, load_id, seq)
             return None
         starts = name != "load_phase_finished"
         whole = name == "load_started"
@@ -398,9 +402,9 @@ class Fold:
         if starts:
             loads.note(labels, event["timestamp"])
         if whole:
-            loads.started(proc, load_id, (labels[0], labels[1], labels[3]))
+            loads.started(proc, load_id, seq, (labels[0], labels[1], labels[3]))
         else:
-            loads.phase(proc, load_id, phase, seq, runs=starts)
+            loads.phase(proc, load_id, seq, phase, runs=starts)
         return None
 
     def _at_cap(self, labels: LoadLabels) -> bool:
