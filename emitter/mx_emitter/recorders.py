@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from .encode import Plain, number, plain, renamed, text
@@ -27,6 +27,11 @@ _CALLED = b'"recorder_called"'
 _UNKNOWN_SPAN = Span(None, _CALLED)
 
 
+def _parameters(method: Callable[..., Any]) -> frozenset[str]:
+    code = method.__code__
+    return frozenset(code.co_varnames[: code.co_argcount])
+
+
 def _records(
     event: str,
 ) -> Callable[
@@ -39,6 +44,8 @@ def _records(
     def decorate(
         fields_of: Callable[Concatenate[Recorders, _Given], _Fields | None],
     ) -> Callable[Concatenate[Recorders, _Given], None]:
+        parameters = _parameters(fields_of)
+
         def record(self: Recorders, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
             sink = self._sink
             if sink.off:
@@ -46,7 +53,7 @@ def _records(
             try:
                 fields = fields_of(self, *args, **kwargs)
                 if kwargs and fields is not None:
-                    fields = _sanitized(fields)
+                    _add(fields, kwargs, parameters)
             except Exception:  # arguments that we have no place for: a newer client's
                 self._log_call(fields_of.__name__, args, kwargs)
                 return
@@ -72,13 +79,17 @@ def _times(
     def decorate(
         fields_of: Callable[Concatenate[Recorders, _Given], _Fields],
     ) -> Callable[Concatenate[Recorders, _Given], Timer]:
+        parameters = _parameters(fields_of)
+
         def timer(self: Recorders, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
             sink = self._sink
             if sink.off:
                 return kind(sink, span, {})
             try:
                 fields = fields_of(self, *args, **kwargs)
-                return kind(sink, span, _sanitized(fields) if kwargs else fields)
+                if kwargs:
+                    _add(fields, kwargs, parameters)
+                return kind(sink, span, fields)
             except Exception:
                 return self._call_timer(fields_of.__name__, args, kwargs)
 
@@ -102,46 +113,45 @@ class Recorders:
 
     @_records("source_selected")
     def record_selection(
-        self, /, policy: object, source_worker_id: object = None, **fields: object
+        self, /, policy: object, source_worker_id: object = None, **_more: object
     ) -> _Fields:
         """A source was chosen."""
         return {
-            **fields,
             "policy": text(policy),
             "source_worker_id": _text_or_none(source_worker_id),
         }
 
     @_records("source_attempted")
-    def record_attempt(self, /, policy: object, result: object, **fields: object) -> _Fields:
+    def record_attempt(self, /, policy: object, result: object, **_more: object) -> _Fields:
         """An attempt at a source ended with ``result``."""
-        return {**fields, "policy": text(policy), "result": text(result)}
+        return {"policy": text(policy), "result": text(result)}
 
     @_records("metadata_lookup_failed")
-    def record_metadata_failure(self, /, policy: object, **fields: object) -> _Fields:
+    def record_metadata_failure(self, /, policy: object, **_more: object) -> _Fields:
         """A source's metadata could not be had."""
-        return {**fields, "policy": text(policy)}
+        return {"policy": text(policy)}
 
     @_records("sources_listed")
-    def record_list_sources(self, /, policy: object, result: object, **fields: object) -> _Fields:
+    def record_list_sources(self, /, policy: object, result: object, **_more: object) -> _Fields:
         """The sources were listed, or could not be."""
-        return {**fields, "policy": text(policy), "result": text(result)}
+        return {"policy": text(policy), "result": text(result)}
 
     @_records("candidates_counted")
     def observe_candidates(
-        self, /, policy: object, stage: object, count: object, **fields: object
+        self, /, policy: object, stage: object, count: object, **_more: object
     ) -> _Fields:
         """``count`` candidates are left at ``stage`` of the selection."""
-        return {**fields, "policy": text(policy), "stage": text(stage), "count": number(count)}
+        return {"policy": text(policy), "stage": text(stage), "count": number(count)}
 
     @_records("sources_ordered")
     def observe_selection_seconds(
-        self, /, policy: object, seconds: object, **fields: object
+        self, /, policy: object, seconds: object, **_more: object
     ) -> _Fields:
         """The candidates were put in order."""
-        return {**fields, "policy": text(policy), "seconds": number(seconds)}
+        return {"policy": text(policy), "seconds": number(seconds)}
 
     @_records("candidate_loads_seen")
-    def observe_candidate_loads(self, /, ordered: Any, **fields: object) -> _Fields | None:
+    def observe_candidate_loads(self, /, ordered: Any, **_more: object) -> _Fields | None:
         """The loads that candidates published, best candidate first.
 
         An element has ``worker_id``, ``source_load`` and a protobuf message's ``HasField``.
@@ -150,27 +160,26 @@ class Recorders:
         if not ordered or iter(ordered) is ordered:
             return None
         loads = [_candidate(each) for each in itertools.islice(ordered, _MAX_CANDIDATES)]
-        return {**fields, "loads": loads}
+        return {"loads": loads}
 
     # -- the transfer --------------------------------------------------------------------
 
     @_records("nixl_failed")
-    def record_nixl_error(self, /, kind: object, **fields: object) -> _Fields:
+    def record_nixl_error(self, /, kind: object, **_more: object) -> _Fields:
         """The data plane failed."""
-        return {**fields, "kind": text(kind)}
+        return {"kind": text(kind)}
 
     @_records("nixl_received")
-    def record_nixl_receive(self, /, result: object, **fields: object) -> _Fields:
+    def record_nixl_receive(self, /, result: object, **_more: object) -> _Fields:
         """A receive ended with ``result``."""
-        return {**fields, "result": text(result)}
+        return {"result": text(result)}
 
     @_records("transfer_finished")
     def observe_transfer_seconds(
-        self, /, policy: object, outcome: object, seconds: object, **fields: object
+        self, /, policy: object, outcome: object, seconds: object, **_more: object
     ) -> _Fields:
         """A transfer ended with ``outcome``."""
         return {
-            **fields,
             "policy": text(policy),
             "outcome": text(outcome),
             "seconds": number(seconds),
@@ -178,11 +187,10 @@ class Recorders:
 
     @_records("source_attempt_phase_finished")
     def observe_source_attempt_phase_seconds(
-        self, /, policy: object, phase: object, outcome: object, seconds: object, **fields: object
+        self, /, policy: object, phase: object, outcome: object, seconds: object, **_more: object
     ) -> _Fields:
         """A phase of a source attempt ended."""
         return {
-            **fields,
             "policy": text(policy),
             "phase": text(phase),
             "outcome": text(outcome),
@@ -191,10 +199,10 @@ class Recorders:
 
     @_times("source_attempt_phase_started", "source_attempt_phase_finished", "ok", "error")
     def time_source_attempt_phase(
-        self, /, policy: object, phase: object, **fields: object
+        self, /, policy: object, phase: object, **_more: object
     ) -> _Fields:
         """Times a phase of a source attempt; yields a span with ``seconds``."""
-        return {**fields, "policy": text(policy), "phase": text(phase)}
+        return {"policy": text(policy), "phase": text(phase)}
 
     # -- the load ------------------------------------------------------------------------
 
@@ -207,11 +215,10 @@ class Recorders:
         model_role: object,
         outcome: object,
         seconds: object,
-        **fields: object,
+        **_more: object,
     ) -> _Fields:
         """A load ended with ``outcome``."""
         return {
-            **fields,
             "engine": text(engine),
             "model": _text_or_none(model),
             "model_role": text(model_role),
@@ -221,11 +228,10 @@ class Recorders:
 
     @_times("load_started", "load_finished", "success", "error")
     def time_load(
-        self, /, engine: object, model: object, model_role: object, **fields: object
+        self, /, engine: object, model: object, model_role: object, **_more: object
     ) -> _Fields:
         """Times a load. Events of its body carry its ``load_id``."""
         return {
-            **fields,
             "engine": text(engine),
             "model": _text_or_none(model),
             "model_role": text(model_role),
@@ -233,11 +239,10 @@ class Recorders:
 
     @_records("load_phase_finished")
     def observe_load_phase_seconds(
-        self, /, engine: object, model: object, phase: object, seconds: object, **fields: object
+        self, /, engine: object, model: object, phase: object, seconds: object, **_more: object
     ) -> _Fields:
         """A phase of a load ended."""
         return {
-            **fields,
             "engine": text(engine),
             "model": _text_or_none(model),
             "phase": text(phase),
@@ -246,11 +251,10 @@ class Recorders:
 
     @_times("load_phase_started", "load_phase_finished")
     def time_load_phase(
-        self, /, engine: object, model: object, phase: object, **fields: object
+        self, /, engine: object, model: object, phase: object, **_more: object
     ) -> _Fields:
         """Times a phase of a load."""
         return {
-            **fields,
             "engine": text(engine),
             "model": _text_or_none(model),
             "phase": text(phase),
@@ -260,11 +264,10 @@ class Recorders:
 
     @_records("artifact_install_step_finished")
     def observe_artifact_install_step_seconds(
-        self, /, artifact: object, archive: object, step: object, seconds: object, **fields: object
+        self, /, artifact: object, archive: object, step: object, seconds: object, **_more: object
     ) -> _Fields:
         """A step of installing an archive ended."""
         return {
-            **fields,
             "artifact": text(artifact),
             "archive": text(archive),
             "step": text(step),
@@ -273,11 +276,10 @@ class Recorders:
 
     @_times("artifact_install_step_started", "artifact_install_step_finished")
     def time_artifact_install_step(
-        self, /, artifact: object, archive: object, step: object, **fields: object
+        self, /, artifact: object, archive: object, step: object, **_more: object
     ) -> _Fields:
         """Times a step of installing an archive."""
         return {
-            **fields,
             "artifact": text(artifact),
             "archive": text(archive),
             "step": text(step),
@@ -285,11 +287,10 @@ class Recorders:
 
     @_records("artifact_extracted")
     def record_artifact_install_bytes(
-        self, /, artifact: object, archive: object, nbytes: object, **fields: object
+        self, /, artifact: object, archive: object, nbytes: object, **_more: object
     ) -> _Fields:
         """An archive of ``nbytes`` bytes was extracted."""
         return {
-            **fields,
             "artifact": text(artifact),
             "archive": text(archive),
             "bytes": number(nbytes),
@@ -327,9 +328,11 @@ def _call(name: str, args: tuple[object, ...], kwargs: _Fields) -> _Fields:
     return {"recorder": name, "args": plain(args), "kwargs": plain(kwargs)}
 
 
-def _sanitized(fields: _Fields) -> _Fields:
-    """Fields of which a caller named some: reserved names and values that JSON cannot hold."""
-    return {key: plain(value) for key, value in renamed(fields).items()}
+def _add(fields: _Fields, kwargs: Mapping[str, object], parameters: frozenset[str]) -> None:
+    """Add the keyword arguments that are no parameters; an event's own fields stay as they are."""
+    more = {key: value for key, value in kwargs.items() if key not in parameters}
+    for key, value in renamed(more).items():
+        fields.setdefault(key, plain(value))
 
 
 def _text_or_none(value: object) -> str | None:

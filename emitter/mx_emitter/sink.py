@@ -6,57 +6,39 @@ One sink serves the process. It is what structlog wraps, and what the recorders 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from . import trouble
-from .encode import encode, text
-from .loads import load_id
+from .encode import text
 from .rank import as_rank
 from .settings import Settings, read_settings
 from .stream import Stream
 
 
 class Sink:
-    """Where events go. ``off`` is the one test that a recorder makes when metrics are off."""
+    """Where events go.
+
+    ``off`` is the one test that a recorder makes when metrics are off. ``emit`` is
+    ``Stream.emit``, or what decides at the first event whether there shall be a stream.
+    """
 
     def __init__(self) -> None:
         self.off = False  # or not decided yet, as long as there is no stream
         self.stream: Stream | None = None
+        self.emit: Callable[..., None] = self._first_event
         self._settings: Settings | None = None  # once metrics are on
         self._rank: int | None = None  # what the engine said
         self._watching_forks = False
 
-    def emit(self, event: bytes, fields: dict[str, Any], level: bytes = b"info") -> None:
-        """Log an event. Never raises an Exception.
-
-        ``event`` is its name as JSON; ``fields`` holds its own fields, none of them reserved
-        (``load_id`` is added here), and belongs to the sink from now on.
-        """
-        if self.off:
-            return
-        try:
-            running = load_id.get()
-            if running is not None:
-                fields["load_id"] = running
-            try:
-                line = encode(fields)
-            except Exception:
-                self.drop("unencodable")
-                return
-            stream = self.stream or self.start()
-            if stream is not None:
-                stream.write(event, level, line)
-        except Exception as error:
-            trouble.say("unexpected", f"an event could not be logged: {error!r}")
-
     def drop(self, reason: str) -> None:
         """Count an event that could not be logged at all. Never raises an Exception."""
         try:
-            stream = self.stream or self.start()
+            stream = self._start()
             if stream is not None:
                 stream.drop(reason)
         except Exception as error:
-            trouble.say("unexpected", f"an event could not be counted: {error!r}")
+            trouble.say("unexpected", f"an event could not be counted: {text(error)}")
 
     def enable(self, rank: object = None) -> bool:
         """Open the log, if the environment says so; whether metrics are on. Never raises."""
@@ -64,18 +46,32 @@ class Sink:
             if rank is not None:
                 self._take_rank(rank)
             self.off = False  # the environment may have changed since it was read
-            stream = self.stream or self.start()
+            stream = self._start()
             if stream is None:
                 return False
             stream.look_up_rank(self._rank)
             stream.open()
-            return True
         except Exception as error:
-            trouble.say("unexpected", f"metrics could not be enabled: {error!r}")
-            return self.stream is not None
+            trouble.say("unexpected", f"metrics could not be enabled: {text(error)}")
+        return self.stream is not None
 
-    def start(self) -> Stream | None:
+    def look_up_rank(self) -> None:
+        """Look for the rank again: torch.distributed may have been initialised since."""
+        if self.stream is not None:
+            self.stream.look_up_rank()
+
+    def _first_event(self, event: bytes, fields: dict[str, Any], level: bytes = b"info") -> None:
+        try:
+            stream = self._start()
+            if stream is not None:
+                stream.emit(event, fields, level)
+        except Exception as error:
+            trouble.say("unexpected", f"metrics could not be started: {text(error)}")
+
+    def _start(self) -> Stream | None:
         """Decide by the environment whether metrics are on; the stream when they are."""
+        if self.stream is not None or self.off:
+            return self.stream
         settings = self._settings or read_settings()
         for problem in settings.problems:
             trouble.say(problem, problem)
@@ -83,21 +79,6 @@ class Sink:
             self.off = True
             return None
         self._settings = settings
-        return self._adopt(settings)
-
-    def look_up_rank(self) -> None:
-        """Look for the rank again: torch.distributed may have been initialised since."""
-        if self.stream is not None:
-            self.stream.look_up_rank()
-
-    def _take_rank(self, rank: object) -> None:
-        said = as_rank(rank)
-        if said is None:
-            trouble.say("rank", f"enable_metrics(rank=...) was given no rank: {text(rank)[:80]}")
-        else:
-            self._rank = said
-
-    def _adopt(self, settings: Settings) -> Stream:
         if not self._watching_forks:
             self._watching_forks = True
             os.register_at_fork(after_in_child=self._after_fork)
@@ -106,10 +87,20 @@ class Sink:
         # no call between the test and the assignment, so nothing can come between those.
         if self.stream is None:
             self.stream = stream
+        self.emit = self.stream.emit
         return self.stream
 
+    def _take_rank(self, rank: object) -> None:
+        said = as_rank(rank)
+        if said is None:
+            given = text(rank)[:80]
+            trouble.say("rank", f"enable_metrics(rank=...) was given {given}, which is no rank")
+        else:
+            self._rank = said
+
     def _after_fork(self) -> None:
-        """The child draws a stream of its own, with its parent's settings, at its next event."""
+        """The child draws a stream of its own, by its parent's settings, at its next event."""
+        self.emit = self._first_event
         parents, self.stream = self.stream, None
         if parents is not None:
             parents.abandon()

@@ -15,12 +15,16 @@ import os
 import threading
 import time
 from collections import deque
+from time import time_ns
 from typing import Any
+
+from orjson import OPT_APPEND_NEWLINE, dumps
 
 from . import trouble
 from .directory import opened, weigh
-from .encode import encode, well_formed
+from .encode import encode, text, well_formed
 from .events import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION, SegmentName
+from .loads import load_id
 from .rank import find_rank
 from .segment import Segment
 from .settings import Settings
@@ -61,15 +65,15 @@ class Stream:
         self._fd = -1
         self._size = 0
         self._limit = -1  # a line may be written while the size stays within; -1: look first
-        self._writing = False
-        self._torn = False
+        self._unclean: int | None = None  # seq of a write that is not known to be complete
+        self._unsettled = False  # there is something for _settle
         self._opening = False
         self._overdue = False  # the segment should have been followed by another
         self._full = False  # the directory is at its limit
         self._blocked: str | None = None  # why events are dropped until the next try
         self._next_try = 0.0
 
-        self._second = -1
+        self._second = 0  # when the present second began, in nanoseconds
         self._time = b""
         self._proc_key = b'"proc":"%b","seq":' % self.proc.encode()
         self._constant = b""
@@ -85,36 +89,40 @@ class Stream:
                 reason = self._make_room(0)
                 if reason is not None:
                     self._note(reason)
-        self._complain()
+        self._settle()
 
-    def write(self, event: bytes, level: bytes, fields: bytes) -> None:
-        """Log one event, or count it as dropped.
+    def emit(self, event: bytes, fields: dict[str, Any], level: bytes = b"info") -> None:
+        """Log one event, or count it as dropped. Never raises an Exception.
 
-        ``event`` is its name as JSON, ``level`` a plain word, ``fields`` a JSON object and a
-        newline.
+        ``event`` is its name as JSON, ``level`` a plain word. ``fields`` are its own fields, none
+        of a reserved name; they belong to the stream from now on.
         """
-        with self._lock:
-            if self._opening and self._fd < 0:
-                # A signal handler's event while the first segment is being opened.
-                self._pending.append((event, level, fields))
-                return
-            reason = self._put(event, level, fields)
-            if reason is not None:
-                self._count_drop(reason)
-            if self._pending and not self._opening:
-                self._put_pending()
-            if self._dropped and (reason is None or reason == "too_long"):
-                self._report_drops()
-        if self._complaints:
-            self._complain()
+        try:
+            running = load_id.get()
+            if running is not None:
+                fields["load_id"] = running
+            try:
+                body = dumps(fields, option=OPT_APPEND_NEWLINE)[1:]
+            except Exception:
+                body = encode(fields)[1:]
+        except Exception:
+            self.drop("unencodable")
+            return
+        try:
+            with self._lock:
+                reason = self._put(event, body, level)
+                if reason is not None:
+                    self._count_drop(reason)
+            if self._unsettled:
+                self._settle()
+        except Exception as error:
+            trouble.say("unexpected", f"an event could not be logged: {text(error)}")
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be turned into a line (one of ``DROP_REASONS``)."""
         with self._lock:
             self._count_drop(reason)
-            if not self._opening:
-                self._report_drops()
-        self._complain()
+        self._settle()
 
     def look_up_rank(self, said: int | None = None) -> None:
         """Take the rank the engine said, once it said one, else look again."""
@@ -123,7 +131,7 @@ class Stream:
         rank = self._said_rank if self._said_rank is not None else find_rank()[0]
         if rank != self.rank or not self._constant:
             scheme = encode({"rank": rank, "scheme": self.settings.scheme})
-            self._constant = scheme[1:-2]
+            self._constant = b"," + scheme[1:-2] + b","
             self.rank = rank
 
     def abandon(self) -> None:
@@ -142,10 +150,13 @@ class Stream:
     # ----------------------------------------------------------------------------------
     # Under the lock
 
-    def _put(self, event: bytes, level: bytes, fields: bytes) -> str | None:
-        """Write one line. Returns None, or the reason why it was not written."""
+    def _put(self, event: bytes, body: bytes, level: bytes = b"info") -> str | None:
+        """Write one line, of which ``body`` is what follows the keys that every line carries.
+
+        Returns None, or the reason why it was not written.
+        """
         while True:
-            seq, line = self._line(event, level, fields)
+            seq, line = self._line(event, body, level)
             size = len(line)
             if size > MAX_LINE_BYTES:
                 self._free.append(seq)
@@ -154,73 +165,78 @@ class Stream:
                 break
             # The number goes to the header of the segment that is opened for this line.
             self._free.append(seq)
+            if self._opening and self._fd < 0:
+                # A signal handler's event while the first segment is being opened.
+                self._pending.append((event, body, level))
+                self._unsettled = True
+                return None
             reason = self._make_room(size)
             if reason is not None:
                 return reason
 
-        # A call in the middle of another's write cannot know whether that one is torn; it starts
-        # with a newline, as the next write after a torn one does. Readers skip an empty line. Both
-        # marks are set before they could be needed: the next bytecode may be a signal handler.
-        if self._writing or self._torn:
+        # A call in the middle of another's write cannot know whether that one is torn: it starts
+        # with a newline, as the next write after a torn one does. Readers skip an empty line.
+        if self._unclean is not None:
             line = b"\n" + line
             size += 1
-        self._torn = False
-        self._writing = True
+        self._unclean = seq
         try:
             written = os.write(self._fd, line)
         except OSError as error:
-            self._torn = True
-            self._writing = False
             self._free.append(seq)
             if error.errno == errno.EBADF and self._fd >= 0:
                 # Somebody closed our descriptor: there are libraries that close all of them.
                 self._let_go(close=False)
-                return self._put(event, level, fields)
+                return self._put(event, body, level)
             return self._reason(error, "io_error")
         self._size += written
         if written != size:
-            self._torn = True
-            self._writing = False
             self._free.append(seq)
+            self._unclean = seq
             return "no_space"
-        self._writing = False
+        if self._unclean == seq:  # else a call in the middle of this one left a torn line
+            self._unclean = None
         return None
 
-    def _line(self, event: bytes, level: bytes, fields: bytes) -> tuple[int, bytes]:
-        now = time.time_ns()
-        second = now // _SECOND
-        if second != self._second:
-            self._turn(second)
+    def _line(self, event: bytes, body: bytes, level: bytes = b"info") -> tuple[int, bytes]:
+        nanos = time_ns() - self._second
+        if not 0 <= nanos < _SECOND:
+            nanos = self._turn()
         seq = self._free.popleft() if self._free else next(self._seq)
-        return seq, b'{"event":%b,"timestamp":"%b%06dZ","level":"%b",%b%d,%b%b%b' % (
+        constant = self._constant
+        return seq, b'{"event":%b,"timestamp":"%b%06dZ","level":"%b",%b%d%b%b' % (
             event,
             self._time,
-            now % _SECOND // 1000,
+            nanos // 1000,
             level,
             self._proc_key,
             seq,
-            self._constant,
-            b"," if len(fields) > 3 else b"",
-            fields[1:],
+            constant if len(body) > 2 else constant[:-1],
+            body,
         )
 
-    def _turn(self, second: int) -> None:
-        """Once a second: the constant part of the timestamp, and whether all is as it was left."""
+    def _turn(self) -> int:
+        """Once a second: the constant part of the timestamp, and whether all is as it was left.
+
+        Returns the nanoseconds of the second.
+        """
+        second, nanos = divmod(time_ns(), _SECOND)
         self._time = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second)).encode()
-        self._second = second
-        if self._segment is None or self._opening:
-            return
-        state = self._segment.state()
-        if state != "ok":
-            self._let_go(close=state == "removed")
-        elif self._overdue:
-            self._limit = -1
+        self._second = second * _SECOND
+        if self._segment is not None and not self._opening:
+            state = self._segment.state()
+            if state != "ok":
+                self._let_go(close=state == "removed")
+            elif self._overdue:
+                self._limit = -1
+        return nanos
 
     def _let_go(self, close: bool) -> None:
         """Forget a segment that nobody can read any more."""
         segment, self._segment = self._segment, None
         self._fd = self._limit = -1
-        self._full = self._overdue = self._torn = False
+        self._full = self._overdue = False
+        self._unclean = None
         if close and segment is not None:
             segment.close()
 
@@ -278,7 +294,7 @@ class Stream:
                 # The new one is held before the old one is let go: a living process holds a lock
                 # on its newest segment at every moment, and that is how others know it lives.
                 old, self._segment = self._segment, segment
-                self._size, self._torn, self._fd = segment.size, False, segment.fd
+                self._size, self._unclean, self._fd = segment.size, None, segment.fd
                 if old is not None:
                     old.close()
             self._full = full
@@ -294,7 +310,7 @@ class Stream:
         def header(locked: bool) -> bytes:
             nonlocal seq
             fields = {"segment": n, **who, **({} if locked else {"locked": False})}
-            seq, line = self._line(name, b"info", encode(fields))
+            seq, line = self._line(name, encode(fields)[1:])
             return line
 
         try:
@@ -306,17 +322,12 @@ class Stream:
         self._next_segment = n + 1
         return segment
 
-    def _put_pending(self) -> None:
-        while self._pending:
-            reason = self._put(*self._pending.popleft())
-            if reason is not None:
-                self._count_drop(reason)
-
     # ----------------------------------------------------------------------------------
     # Counting what was dropped
 
     def _count_drop(self, reason: str) -> None:
         self._dropped[reason] = self._dropped.get(reason, 0) + 1
+        self._unsettled = True
         self._note(reason, "events are dropped")
 
     def _note(self, reason: str, what: str = "the log could not be opened") -> None:
@@ -326,16 +337,23 @@ class Stream:
             detail = self._detail or self.settings.directory
             self._complaints.append((reason, f"{what}: {DROP_REASONS[reason]}: {detail}"))
 
-    def _report_drops(self) -> None:
-        for reason in list(self._dropped):
-            # Taken before it is written: a signal handler's event would report it once more.
-            count = self._dropped.pop(reason, 0)
-            fields = encode({"reason": reason, "count": count})
-            if count and self._put(b'"events_dropped"', b"warning", fields) is not None:
-                self._dropped[reason] = self._dropped.get(reason, 0) + count
+    def _settle(self) -> None:
+        """Log what signal handlers left and what was dropped, as far as there is room; complain."""
+        with self._lock:
+            if self._opening:
                 return
-
-    def _complain(self) -> None:
+            self._unsettled = False
+            while self._pending:
+                reason = self._put(*self._pending.popleft())
+                if reason is not None:
+                    self._count_drop(reason)
+            for reason in list(self._dropped):
+                # Taken before it is written: a signal handler's event would report it once more.
+                count = self._dropped.pop(reason, 0)
+                body = encode({"reason": reason, "count": count})[1:]
+                if count and self._put(b'"events_dropped"', body, b"warning") is not None:
+                    self._dropped[reason] = self._dropped.get(reason, 0) + count
+                    self._unsettled = True
         while self._complaints:
             trouble.say(*self._complaints.pop())
 
