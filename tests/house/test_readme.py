@@ -67,7 +67,7 @@ def test_commands_run(
     assert process.output
 
 
-def test_make_targets_exist() -> None:
+def test_make_targets_exist(spawn: support.Spawner) -> None:
     makefile = (support.ROOT / "Makefile").read_text()
     pages = README + (support.ROOT / "CONTRIBUTING.md").read_text()
     targets = set(re.findall(r"\bmake (?!are)(\w+)", "\n".join(re.findall(r"`[^`]+`", pages))))
@@ -75,3 +75,7 @@ def test_make_targets_exist() -> None:
     assert {"demo", "test", "lint", "docs"} <= targets
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+        dry = spawn("make", "-n", target, "ARGS=--some-argument", cwd=support.ROOT)
+        assert dry.result() == 0, dry.error_output
+        if target in ("demo", "test"):
+            assert "--some-argument" in dry.output
