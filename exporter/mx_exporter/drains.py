@@ -12,6 +12,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -22,14 +23,21 @@ logger = logging.getLogger(__name__)
 #: thousands of times a second, and a scrape drains anyway.
 SPACING = 0.1
 
+#: Longest drain, in seconds, that no scrape asked for: one that comes meanwhile waits for it. The
+#: very first has no limit, since there is no page before its end.
+BACKGROUND_SECONDS = 1.0
+
 T = TypeVar("T")
 
 
 class Drainable(Protocol):
     """What is drained. Used from one thread at a time."""
 
-    def drain(self, deadline: float | None) -> None:
-        """Fold what is there now; stop at ``deadline`` (monotonic seconds) where one is given."""
+    def drain(self, deadline: float | None) -> bool:
+        """Fold what is there now; stop at ``deadline`` (monotonic seconds) where one is given.
+
+        Returns whether everything was read.
+        """
 
     def period(self) -> float:
         """Seconds after which to drain though nothing woke us."""
@@ -59,6 +67,7 @@ class Drains:
         self._woken = False
         self._next: _Round | None = None
         self._worker = _Worker(self._loop)
+        self._trouble = ""
         #: Set once the first drain is done: before that, totals would be a counter's reset.
         self.ready = asyncio.Event()
 
@@ -92,15 +101,17 @@ class Drains:
         last = -float("inf")
         while True:
             await self._wait(last)
-            round_ = self._next or _Round()
+            round_ = self._next or self._background()
             self._next, self._woken = None, False
             try:
-                made = await self._worker.call(partial(self._work, round_))
-            except Exception as error:
-                logger.exception("draining failed")
+                everything, made = await self._worker.call(partial(self._work, round_))
+            except Exception as error:  # noqa: BLE001 - each scrape that waits raises it
+                self._tell(error)
                 made = dict.fromkeys(round_.wanted, error)
             else:
+                self._trouble = ""
                 self.ready.set()
+                self._woken = self._woken or not everything
             round_.done.set_result(made)
             last = self._loop.time()
 
@@ -128,8 +139,20 @@ class Drains:
             except asyncio.TimeoutError:
                 return
 
-    def _work(self, round_: _Round) -> dict[Hashable, Any]:
-        self._source.drain(round_.deadline)
+    def _background(self) -> _Round:
+        round_ = _Round()
+        if self.ready.is_set():
+            round_.deadline = time.monotonic() + BACKGROUND_SECONDS
+        return round_
+
+    def _tell(self, error: Exception) -> None:
+        """Log trouble with its traceback, once as long as it stays the same."""
+        if repr(error) != self._trouble:
+            self._trouble = repr(error)
+            logger.error("draining the directory failed", exc_info=error)
+
+    def _work(self, round_: _Round) -> tuple[bool, dict[Hashable, Any]]:
+        everything = self._source.drain(round_.deadline)
         made: dict[Hashable, Any] = {}
         for key, make in round_.wanted.items():
             try:
@@ -137,7 +160,7 @@ class Drains:
             except Exception as error:
                 logger.exception("a page could not be made")
                 made[key] = error
-        return made
+        return everything, made
 
 
 class _Worker:

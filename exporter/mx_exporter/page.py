@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mx_emitter.events import VERSION
 
-from .place import CAUSES, PATTERN, STATES, Place, names_in, user_text
+from .place import CAUSES, PATTERN, Place, names_in, user_text
 
 LINKS = (
     ("/metrics", "the metrics, for Prometheus"),
@@ -57,7 +57,7 @@ def render(place: Place, seen: Seen | None) -> bytes:
             [
                 ("version", VERSION),
                 ("directory", place.path),
-                ("it", STATES[place.state] + (f": {place.detail}" if place.detail else "")),
+                ("it", "is being read for the first time" if seen is None else place.what),
                 ("its owner", place.owner or "-"),
                 ("its mode", place.mode or "-"),
                 ("we are", user_text(os.geteuid())),
@@ -65,11 +65,11 @@ def render(place: Place, seen: Seen | None) -> bytes:
             ],
         ),
     ]
-    if place.state != "segments":
-        body += _nothing(place)
     if seen is None:
-        body.append("<p>The directory is being read for the first time; /metrics answers 503.</p>")
+        body.append("<p>Until that is done, /metrics answers 503.</p>")
     else:
+        if place.state != "segments":
+            body += _nothing(place)
         body += _numbers(seen)
     page = [
         "<!DOCTYPE html>",

@@ -80,13 +80,16 @@ class Place(NamedTuple):
     mode: str = ""
 
     @property
+    def what(self) -> str:
+        """What it is, to be read after its path."""
+        return STATES[self.state] + (f" ({self.detail})" if self.detail else "")
+
+    @property
     def text(self) -> str:
         """One line: what it is, and what was looked for as which user."""
-        because = f" ({self.detail})" if self.detail else ""
-        return (
-            f"{self.path} {STATES[self.state]}{because}; "
-            f"looking for {PATTERN} as {user_text(os.geteuid())}"
-        )
+        owned = f" [{self.mode}, {self.owner}]" if self.mode else ""
+        user = user_text(os.geteuid())
+        return f"{self.path}{owned} {self.what}; looking for {PATTERN} as {user}"
 
 
 def look_at(directory: Directory, *, segments: int, client_files: int, trouble: str) -> Place:

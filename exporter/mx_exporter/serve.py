@@ -55,8 +55,11 @@ class Pipeline:
         self._told = ""
         self._place = self._look()
 
-    def drain(self, deadline: float | None) -> None:
-        """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds)."""
+    def drain(self, deadline: float | None) -> bool:
+        """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
+
+        Returns whether everything was read.
+        """
         started = time.monotonic()
         if self._settings.directory.objection() is None:
             self._waker.look()
@@ -65,8 +68,11 @@ class Pipeline:
         self._place = self._look()
         if self._place.state != self._told:
             self._told = self._place.state
-            good = self._told == "segments"
-            logger.log(logging.INFO if good else logging.WARNING, "%s", self._place.text)
+            if self._told == "segments":
+                logger.info("found %d segments", len(self._follower.segments))
+            else:
+                logger.warning("nothing to show: %s", self._place.text)
+        return self._follower.bytes_unread == 0
 
     def period(self) -> float:
         """Seconds after which to drain though nothing woke us."""
@@ -178,6 +184,8 @@ async def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
 
     pipeline = Pipeline(settings, lambda: drains.wake_soon())
     drains = Drains(pipeline)
+    if settings.source_id_label:
+        logger.warning("source_worker_id is shown as a label: its series grow without end")
     server = Server(Endpoint(drains, pipeline), sockets)
     draining = loop.create_task(drains.run())
     stopping = loop.create_task(stop.wait())

@@ -14,6 +14,7 @@ import logging
 import resource
 import socket
 import ssl
+from collections.abc import Iterable
 from typing import Any
 
 import h11
@@ -50,13 +51,9 @@ def bind(listen: Listen) -> list[socket.socket]:
         found = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        with contextlib.ExitStack() as undo:
-            bound = [
-                undo.enter_context(_bind(family, address))
-                for family, address in dict.fromkeys((f, a) for f, _, _, _, a in found)
-            ]
-            undo.pop_all()
-            return bound
+        return _bind_each(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    except UnicodeError:
+        raise BindError(f"cannot listen on {listen}: that is no host name") from None
     except OSError as error:
         raise BindError(f"cannot listen on {listen}: {_cause(error)}") from error
 
@@ -69,6 +66,24 @@ def _bind_all(port: int) -> socket.socket:
             if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 raise
     return _bind(socket.AF_INET, ("0.0.0.0", port))
+
+
+def _bind_each(addresses: Iterable[tuple[int, Any]]) -> list[socket.socket]:
+    """Bind all addresses of a name, but for those that this machine does not have."""
+    bound: list[socket.socket] = []
+    missing = OSError(errno.EADDRNOTAVAIL, "")
+    for family, address in addresses:
+        try:
+            bound.append(_bind(family, address))
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                for sock in bound:
+                    sock.close()
+                raise
+            missing = error
+    if not bound:
+        raise missing
+    return bound
 
 
 def _bind(family: int, address: Any, *, dual: bool = False) -> socket.socket:
