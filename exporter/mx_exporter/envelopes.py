@@ -29,7 +29,8 @@ from mx_emitter.events import MAX_LINE_BYTES
 from .parse import Rejected
 
 #: Limit of a line that may be an envelope: one answer of Loki's API holds thousands of lines.
-MAX_ENVELOPE_BYTES = 64 * MAX_LINE_BYTES
+#: Opening one takes some six times its size.
+MAX_ENVELOPE_BYTES = 16 * MAX_LINE_BYTES
 
 #: A line as it was written, or why there is none.
 Opened: TypeAlias = bytes | Rejected
@@ -149,9 +150,7 @@ class Unwrapper:
                 else:
                     yield Rejected("bad_envelope", "an entry of Loki's API that holds no line")
 
-    def _part(
-        self, payload: bytes, origin: str, depth: int, *, partial: bool
-    ) -> Iterator[Opened]:
+    def _part(self, payload: bytes, origin: str, depth: int, *, partial: bool) -> Iterator[Opened]:
         parts = self._parts.get(origin, [])
         if parts is not None:
             parts.append(payload)

@@ -135,7 +135,12 @@ def _ended(record: Record | Rejected) -> Record | Rejected:
 
 def blocks(source: Source, seen: Callable[[int], None] = _ignore) -> Iterator[bytes]:
     """The bytes of a source, decompressed. Raises `Unreadable`, at the start or at the end."""
-    fd = sys.stdin.fileno() if source.path == STDIN else open_source(source)
+    if source.path != STDIN:
+        fd = open_source(source)
+    elif sys.stdin is not None:
+        fd = sys.stdin.fileno()
+    else:
+        raise Unreadable("is closed")
     try:
         raw = _raw(fd, seen)
         # A plain segment is read as the exporter reads it, whatever it begins with.

@@ -12,17 +12,20 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import orjson
 
 from . import exposition
-from .errors import UsageError
+from .errors import MxError, UsageError
 from .fold import Fold
 from .reading import read
 from .settings import resolve_directory
@@ -145,14 +148,14 @@ def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
     are too small to be spread, or when some do not say whose they are."""
     if (
         any(source.segment is None for source in sources)
-        or sum(source.size for source in sources) < _WORTH_SPREADING
+        or sum(source.weight for source in sources) < _WORTH_SPREADING
     ):
         return [sources]
     by_proc: dict[str, list[Source]] = {}
     for source in sources:
         by_proc.setdefault(source.proc, []).append(source)
     sized = sorted(
-        ((sum(source.size for source in given), given) for given in by_proc.values()),
+        ((sum(source.weight for source in given), given) for given in by_proc.values()),
         key=lambda each: -each[0],
     )
     groups: list[list[Source]] = [[] for _ in range(min(wanted, len(sized)))]
@@ -169,25 +172,40 @@ def _spread(
 ) -> Outcome:
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+    others = set(multiprocessing.active_children())
     whole = Outcome(State())
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_leave_signals) as pool:
-        pending = {pool.submit(fold_sources, group, writers): group for group in groups}
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_mind_parent) as pool:
         try:
+            pending = {pool.submit(fold_sources, group, writers): group for group in groups}
             for done in as_completed(pending):
                 part = done.result()
                 whole.state.merge(part.state)
                 whole.problems += part.problems
                 seen(sum(source.size for source in pending[done]))
-        finally:
-            pool.shutdown(cancel_futures=True)
+        except BaseException as error:
+            # What they have in hand may take minutes.
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise MxError("a process that was folding died; try again with --jobs 1") from None
+            raise
     order = {source.path: at for at, source in enumerate(s for group in groups for s in group)}
     whole.problems.sort(key=lambda problem: order[problem[0].path])
     return whole
 
 
-def _leave_signals() -> None:
-    """Ctrl-C reaches every process of the terminal; only the first one answers it."""
+def _mind_parent() -> None:
+    """Leave Ctrl-C, which reaches every process of a terminal, to the parent, and end with it:
+    a worker whose parent was killed would wait for work for ever."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 # --------------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ STDIN = "-"
 #: Suffixes of compressed segments.
 _PACKED = (".gz", ".zst")
 
+#: How far lines of ours shrink when they are packed.
+_PACKING = 10
+
 #: A header is the first line of its segment, and shorter than this.
 _HEAD_BYTES = 16 * 1024
 
@@ -61,6 +64,11 @@ class Source(NamedTuple):
     def proc(self) -> str:
         """The process that its name says, empty when it says none."""
         return self.segment.proc if self.segment else ""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes there are to fold."""
+        return self.size * _PACKING if self.packed else self.size
 
     @property
     def lockable(self) -> bool:

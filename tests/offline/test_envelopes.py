@@ -46,13 +46,25 @@ def test_never_raises_and_passes_on_what_is_no_envelope(line: bytes) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["log", "message", "line", "status", "data", "result", "values", "stream", "event"]
-            ),
-            inner,
-            max_size=4,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "log",
+                        "message",
+                        "line",
+                        "status",
+                        "data",
+                        "result",
+                        "values",
+                        "stream",
+                        "event",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
         ),
         max_leaves=12,
     )

@@ -106,9 +106,7 @@ def test_numbers_of_envelopes_are_those_of_their_lines(tmp_path: Path) -> None:
         (b" ", []),
     ],
 )
-def test_a_stream_that_ends_in_the_middle(
-    tail: bytes, reasons: list[str], tmp_path: Path
-) -> None:
+def test_a_stream_that_ends_in_the_middle(tail: bytes, reasons: list[str], tmp_path: Path) -> None:
     path = tmp_path / "collected.log"
     path.write_bytes(b"\n" + tail)
     found = numbered(Source(str(path)))

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -88,6 +89,47 @@ def test_several_processes_print_the_same_bytes(
     monkeypatch.setattr(replay, "_spread", lambda *given: spread.append(1) or real(*given))
     assert [page(tmp_path, jobs=jobs) for jobs in (2, 3)] == [alone, alone]
     assert len(spread) == 2
+
+
+def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks(tmp_path)
+    parent = os.getpid()
+    monkeypatch.setattr(replay, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(replay, "read", lambda *_, **__: os.getpid() == parent or os._exit(9))
+    with pytest.raises(MxError, match="died; try again with --jobs 1"):
+        page(tmp_path, jobs=2)
+
+
+_STUCK = """
+import sys, time
+from mx_exporter import cli, replay
+replay._WORTH_SPREADING = 0
+replay.read = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
+sys.exit(cli.main(["replay", "--jobs", "2", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_the_command(
+    number: signal.Signals, tmp_path: Path, spawn: Spawner
+) -> None:
+    ranks(tmp_path / "log")
+    process = spawn.python("-c", _STUCK, tmp_path / "log")
+    wait_until(lambda: process.output.count("reading") == 2)
+    listing = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    workers = list(map(int, listing.split()))
+    assert len(workers) == 2
+    process.send_signal(number)
+    assert process.result() == (130 if number == signal.SIGINT else -number)
+    assert process.error_output.strip() == ""
+
+    def ended(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+
+    wait_until(lambda: all(map(ended, workers)))
 
 
 def test_files_that_hold_other_writers_than_they_say_are_folded_in_one_process(
