@@ -65,3 +65,12 @@ def test_examples_of_lines_are_events() -> None:
         assert RESERVED_KEYS - {"load_id"} <= set(event)
         unknown = set(event) - RESERVED_KEYS - {f.name for f in EVENTS[event["event"]].fields}
         assert not unknown
+
+
+def test_every_variable_that_is_read_is_listed() -> None:
+    page = (support.ROOT / "docs" / "configuration.md").read_text()
+    for package in ("emitter/mx_emitter", "exporter/mx_exporter"):
+        for path in (support.ROOT / package).glob("*.py"):
+            for name in re.findall(r'"([A-Z][A-Z_]+)"', path.read_text()):
+                if support.is_products(name):
+                    assert f"`{name}`" in page, f"{path.name} reads {name}"
