@@ -19,8 +19,8 @@ from .families import FAMILIES
 from .fold import REFUSALS, Fold
 from .parse import Record, Rejected
 from .reading import read
-from .replay import default_directory
-from .sources import Found, Source, Unreadable, Writers, find, survey
+from .sources import Found, Source, Unreadable, find
+from .writers import Writers, survey
 
 FAULTY = 3
 
@@ -82,7 +82,7 @@ def run(logs: tuple[str, ...], *, as_json: bool = False) -> int:
     :return: 0, or 3 when anything is faulty.
     :raises UsageError: a path names nothing.
     """
-    found = find(logs or (default_directory(),))
+    found = find(logs)
     writers = survey(found)
     fold = Fold()
     reports = []

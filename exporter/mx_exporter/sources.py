@@ -1,8 +1,7 @@
-"""What the arguments of `replay` and `check` name, and which of the writers still live.
+"""What the arguments of `replay` and `check` name: sources.
 
 A source is one file, or standard input. Directories give the segments that lie in them, plain
-or compressed, and nothing else. Only names, locks and first lines are looked at here; reading
-is `reading`'s.
+or compressed, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import NamedTuple
 from mx_emitter.events import SegmentName, parse_segment_name
 
 from .errors import MxError, UsageError
-from .parse import parse_line
-from .segments import NotRegular, open_segment, probe
+from .segments import NotRegular, open_segment
+from .settings import resolve_directory
 
 STDIN = "-"
 
@@ -27,9 +26,6 @@ _PACKED = (".gz", ".zst")
 
 #: How far lines of ours shrink when they are packed.
 _PACKING = 10
-
-#: A header is the first line of its segment, and shorter than this.
-_HEAD_BYTES = 16 * 1024
 
 
 class Unreadable(MxError):
@@ -85,41 +81,48 @@ class Found:
     directories: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Writers:
-    """Which writers live, told by the locks on their segments."""
-
-    #: Processes that may write on.
-    alive: set[str] = field(default_factory=set)
-    #: Paths of the segments that are being written.
-    open: set[str] = field(default_factory=set)
-
-
 # --------------------------------------------------------------------------------------
 # Names
 
 
 def find(logs: Iterable[str]) -> Found:
-    """Resolve the arguments: directories, files, patterns, ``-``.
+    """Resolve the arguments: directories, files, patterns, ``-``; none is the directory of the
+    environment.
 
     A path that exists is never taken for a pattern. Raises `UsageError` for one that names
     nothing, `MxError` for a directory that cannot be listed.
     """
     found = Found([])
     sources: dict[str, Source] = {}
-    for log in logs:
+    for log in list(logs) or [default_directory()]:
         for path in _matching(log):
             if path == STDIN:
                 given = [Source(STDIN)]
             elif os.path.isdir(path):
                 found.directories.append(path)
-                given = list(_segments_in(path))
+                given = list(segments_in(path))
             else:
                 given = [_named(path)]
             for source in given:
                 sources.setdefault(os.path.abspath(source.path), source)
-    found.sources = _in_order(sources.values())
+    found.sources = in_order(sources.values())
     return found
+
+
+def default_directory() -> str:
+    """The directory of the environment, by the rule that `serve` follows.
+
+    :raises UsageError: it is not there, or may not be used.
+    """
+    directory = resolve_directory()
+    objection = directory.objection()
+    if objection:
+        raise UsageError(f"{directory.path}: {objection}; name a directory or set MX_METRICS_DIR")
+    if not os.path.isdir(directory.path):
+        raise UsageError(
+            f"{directory.path}: no such directory; name the logs or set MX_METRICS_DIR"
+        )
+    return directory.path
 
 
 def _matching(log: str) -> list[str]:
@@ -163,7 +166,7 @@ def _parse(name: str) -> tuple[SegmentName | None, bool]:
     return parse_segment_name(name), False
 
 
-def _segments_in(directory: str, *, must: bool = True) -> Iterator[Source]:
+def segments_in(directory: str, *, must: bool = True) -> Iterator[Source]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -180,7 +183,7 @@ def _segments_in(directory: str, *, must: bool = True) -> Iterator[Source]:
             raise MxError(f"{directory}: cannot be listed: {error.strerror}") from None
 
 
-def _in_order(sources: Iterable[Source]) -> list[Source]:
+def in_order(sources: Iterable[Source]) -> list[Source]:
     """Each process's segments by number, a plain one before its compressed twin; the rest
     after them as they were named."""
 
@@ -232,80 +235,3 @@ def _is_regular(path: str) -> bool:
 def _is_handed_down(path: str) -> bool:
     """Whether a shell made the file for us, as in ``replay <(ssh host cat log)``."""
     return path == "/dev/stdin" or path.startswith(("/dev/fd/", "/proc/self/fd/"))
-
-
-# --------------------------------------------------------------------------------------
-# Writers
-
-
-def survey(found: Found) -> Writers:
-    """Tell which writers live, before anything is read.
-
-    A writer opens its next segment, locked, before it lets go of the last one. So after the
-    locks were tried the directories are listed again, until a listing brings nothing new:
-    then a process without a locked segment is gone. Segments that were made meanwhile in a
-    directory that was named are added to ``found``.
-    """
-    writers = Writers()
-    looked: set[str] = set()
-    newest: dict[str, _Look] = {}
-    # By absolute path, but listed as they were named: parents may bar us.
-    named = {os.path.abspath(directory): directory for directory in found.directories}
-    siblings: dict[str, str] = {}
-    news = [source for source in found.sources if source.lockable]
-    procs = {source.proc for source in news}
-    while news:
-        for source in news:
-            looked.add(os.path.abspath(source.path))
-            look = _look(source)
-            if look.held:
-                writers.alive.add(source.proc)
-                writers.open.add(source.path)
-            newest[source.proc] = max(newest.get(source.proc, look), look)
-            parent = os.path.dirname(source.path) or os.curdir
-            siblings.setdefault(os.path.abspath(parent), parent)
-        news = []
-        for where, directory in {**siblings, **named}.items():
-            for source in _segments_in(directory, must=where in named):
-                if not source.lockable or os.path.abspath(source.path) in looked:
-                    continue
-                if where in named:
-                    found.sources.append(source)
-                elif source.proc not in procs:
-                    continue
-                news.append(source)
-    found.sources = _in_order(found.sources)
-    # Without locks nobody can tell whether the writer of the newest segment lives.
-    for proc, look in newest.items():
-        if look.lockless:
-            writers.alive.add(proc)
-            writers.open.add(look.path)
-    return writers
-
-
-class _Look(NamedTuple):
-    n: int
-    path: str
-    held: bool
-    lockless: bool
-
-
-def _look(source: Source) -> _Look:
-    """Whether a plain segment is locked by its writer, and whether its header says that locks
-    do not work there."""
-    assert source.segment is not None
-    n, path = source.segment.n, source.path
-    try:
-        fd = open_source(source)
-    except Unreadable:
-        return _Look(n, path, held=False, lockless=False)
-    try:
-        held = not probe(fd)
-        head = os.pread(fd, _HEAD_BYTES, 0).partition(b"\n")[0]
-    except OSError:
-        return _Look(n, path, held=False, lockless=False)
-    finally:
-        os.close(fd)
-    header = parse_line(head)
-    lockless = isinstance(header, dict) and header.get("locked") is False
-    return _Look(n, path, held=held and not lockless, lockless=lockless)

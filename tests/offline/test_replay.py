@@ -21,9 +21,10 @@ import pytest
 import zstandard
 
 import offline_logs
-from mx_exporter import exposition, replay, sources
+from mx_exporter import exposition, replay, spread, writers
 from mx_exporter.errors import MxError, UsageError
-from mx_exporter.sources import find, survey
+from mx_exporter.sources import find
+from mx_exporter.writers import survey
 from offline_logs import ENVELOPES, live_page, page_of, ranks
 from support import Lines, Spawner, clean_environment, wait_until
 
@@ -45,7 +46,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 def page(*logs: Path | str, jobs: int = 1) -> bytes:
     """The whole page that a replay of ``logs`` gives."""
     found = find(map(str, logs))
-    return page_of(replay.fold_all(found, survey(found), jobs=jobs).state)
+    return page_of(spread.fold_all(found.sources, survey(found), jobs=jobs).state)
 
 
 @contextmanager
@@ -69,7 +70,7 @@ def test_prints_what_the_live_exporter_serves(tmp_path: Path, run: Run) -> None:
     code, out, err = run(tmp_path, output="openmetrics", source_id_label=True)
     assert (code, out, err) == (0, live_page(tmp_path), "")
     code, out, err = run(tmp_path)
-    state = replay.fold_sources(find([str(tmp_path)]).sources, sources.Writers()).state
+    state = spread.fold_sources(find([str(tmp_path)]).sources, writers.Writers()).state
     assert (code, err) == (0, "")
     assert out == exposition.render(exposition.families(state))
     assert b"mx_load_seconds_count" in out
@@ -83,28 +84,28 @@ def test_several_processes_print_the_same_bytes(
     with (tmp_path / "events-000000000003-1.jsonl").open("ab") as file:
         file.write(b'{"event":')
     alone = page(tmp_path, jobs=1)
-    spread = []
-    real = replay._spread
-    monkeypatch.setattr(replay, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(replay, "_spread", lambda *given: spread.append(1) or real(*given))
+    used = []
+    real = spread._spread
+    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(spread, "_spread", lambda *given: used.append(1) or real(*given))
     assert [page(tmp_path, jobs=jobs) for jobs in (2, 3)] == [alone, alone]
-    assert len(spread) == 2
+    assert len(used) == 2
 
 
 def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks(tmp_path)
     parent = os.getpid()
-    monkeypatch.setattr(replay, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(replay, "read", lambda *_, **__: os.getpid() == parent or os._exit(9))
+    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(spread, "read", lambda *_, **__: os.getpid() == parent or os._exit(9))
     with pytest.raises(MxError, match="died; try again with --jobs 1"):
         page(tmp_path, jobs=2)
 
 
 _STUCK = """
 import sys, time
-from mx_exporter import cli, replay
-replay._WORTH_SPREADING = 0
-replay.read = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
+from mx_exporter import cli, spread
+spread._WORTH_SPREADING = 0
+spread.read = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
 sys.exit(cli.main(["replay", "--jobs", "2", sys.argv[1]]))
 """
 
@@ -138,7 +139,7 @@ def test_files_that_hold_other_writers_than_they_say_are_folded_in_one_process(
     paths = ranks(tmp_path)
     right = page(tmp_path)
     paths[-1].rename(tmp_path / "events-ffffffffffff-0.jsonl")
-    monkeypatch.setattr(replay, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
     assert page(tmp_path, jobs=2) == right
 
 
@@ -424,7 +425,7 @@ def test_a_writer_that_goes_on_to_its_next_segment_meanwhile(
     log = Lines()
     rng = random.Random(1)
     offline_logs.segment(log, tmp_path, 0, offline_logs.loads(log, 1, rng, end=False))
-    real, held = sources.probe, []
+    real, held = writers.probe, []
 
     def rotate(fd: int) -> bool:
         gone = real(fd)
@@ -436,14 +437,14 @@ def test_a_writer_that_goes_on_to_its_next_segment_meanwhile(
                 os.close(held[-2])
         return gone
 
-    monkeypatch.setattr(sources, "probe", rotate)
+    monkeypatch.setattr(writers, "probe", rotate)
     found = find([str(tmp_path)])
-    writers = survey(found)
+    told = survey(found)
     os.close(held[-1])
-    assert writers.alive == {log.proc}
+    assert told.alive == {log.proc}
     assert [source.segment.n for source in found.sources if source.segment] == [0, 1, 2, 3]
-    assert str(tmp_path / f"events-{log.proc}-3.jsonl") in writers.open
-    assert str(tmp_path / f"events-{log.proc}-0.jsonl") not in writers.open
+    assert str(tmp_path / f"events-{log.proc}-3.jsonl") in told.open
+    assert str(tmp_path / f"events-{log.proc}-0.jsonl") not in told.open
 
 
 def test_where_there_are_no_locks_the_newest_segment_may_be_written(tmp_path: Path) -> None:
@@ -506,7 +507,7 @@ def test_a_cap_holds_for_all_cores_together(
     for number in range(6):
         log = Lines(f"{number:012x}", scheme=f"s{number}")
         offline_logs.segment(log, tmp_path, 0, [])
-    monkeypatch.setattr(replay, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
     out = run(tmp_path, max_series=2, jobs=2)[1]
     assert out.count(b"mx_build_info{") == 2
     assert run(tmp_path, jobs=2)[1].count(b"mx_build_info{") == 6
