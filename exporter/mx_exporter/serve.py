@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
@@ -181,6 +182,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.set_exception_handler(_say_in_one_line)
 
     pipeline = Pipeline(settings, lambda: drains.wake_soon())
     drains = Drains(pipeline)
@@ -200,6 +202,11 @@ async def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
         draining.cancel()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(drains.close(pipeline.close), _LAST_DRAIN_SECONDS)
+
+
+def _say_in_one_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What asyncio has to say of a connection (out of descriptors, say), without a traceback."""
+    logger.error("%s: %r", context["message"], context.get("exception"))
 
 
 def _address_text(settings: Settings) -> str:

@@ -34,6 +34,9 @@ ANSWER_SECONDS = 30.0
 #: Seconds a connection may idle between requests: longer than a usual scrape interval.
 IDLE_SECONDS = 120.0
 
+#: Connections that may wait in the kernel to be accepted.
+QUEUE = 128
+
 #: Seconds that answers in hand have when the server stops; the whole end takes less than one.
 STOP_SECONDS = 0.7
 
@@ -110,9 +113,9 @@ def _cause(error: OSError) -> str:
 
 
 def connection_limit() -> int:
-    """How many connections may be open: half of the descriptors we may have, at most 512."""
+    """How many connections may be open: a third of the descriptors we may have, at most 512."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 512 if soft == resource.RLIM_INFINITY else max(8, min(512, soft // 2))
+    return 512 if soft == resource.RLIM_INFINITY else max(8, min(512, soft // 3))
 
 
 class Server:
@@ -154,7 +157,11 @@ class Server:
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             try:
-                server = await loop.create_server(self._connection, sock=sock, ssl=self._tls)
+                # As many are accepted at once, before room can be made for the first of them.
+                server = await loop.create_server(
+                    self._connection, sock=sock, ssl=self._tls, backlog=max(1, self._limit // 4)
+                )
+                sock.listen(QUEUE)
             except OSError as error:
                 raise BindError(f"cannot listen: {_cause(error)}") from error
             self._servers.append(server)
@@ -172,7 +179,7 @@ class Server:
         while self._state.connections and loop.time() < end:
             await asyncio.sleep(0.01)
         for connection in self._connections():
-            connection.transport.abort()
+            connection.hang_up()
 
     def _connections(self) -> list[_Connection]:
         return [c for c in self._state.connections if isinstance(c, _Connection)]
@@ -182,10 +189,11 @@ class Server:
 
     def _make_room(self) -> None:
         """Hang up on whoever has kept a connection busy with nothing for longest."""
-        if len(self._state.connections) > self._limit:
-            victims = [c for c in self._connections() if not c.answering]
-            if victims:
-                min(victims, key=lambda c: c.since).transport.abort()
+        # One that was hung up on leaves the set a moment later; it makes no room twice.
+        open_ = [c for c in self._connections() if not c.hung_up]
+        victims = [c for c in open_ if not c.answering]
+        if len(open_) > self._limit and victims:
+            min(victims, key=lambda c: c.since).hang_up()
 
 
 class _Connection(H11Protocol):
@@ -196,6 +204,7 @@ class _Connection(H11Protocol):
         self._make_room = make_room
         self._limit: asyncio.TimerHandle | None = None
         self._idle = False
+        self.hung_up = False
         #: When the client last did something whole: connected, or got an answer.
         self.since = self.loop.time()
 
@@ -249,7 +258,7 @@ class _Connection(H11Protocol):
                 super().send_400_response(msg)
                 return
         # Nonsense in the body of a request that is being answered.
-        self.transport.abort()
+        self.hang_up()
 
     def finish(self) -> None:
         """Close now, or after the answer in hand."""
@@ -258,9 +267,13 @@ class _Connection(H11Protocol):
         else:
             self.transport.close()
 
+    def hang_up(self) -> None:
+        """Close at once; what was not sent yet never is."""
+        self.hung_up = True
+        self.transport.abort()
+
     def _allow(self, seconds: float | None) -> None:
         """Hang up in that many seconds, instead of what was set before; None: never."""
         if self._limit is not None:
             self._limit.cancel()
-        abort = self.transport.abort
-        self._limit = None if seconds is None else self.loop.call_later(seconds, abort)
+        self._limit = None if seconds is None else self.loop.call_later(seconds, self.hang_up)
