@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .logger import EventLogger, make_logger
-from .recorders import Recorders
-from .sink import Sink
+from .recorders import metrics
+from .sink import sink
 
-_sink = Sink()
-
-#: The recorders, with the published client's names and arguments.
-metrics = Recorders(_sink)
+__all__ = ["enable_metrics", "get_logger", "metrics"]
 
 
 def enable_metrics(rank: object = None) -> bool:
@@ -22,7 +19,7 @@ def enable_metrics(rank: object = None) -> bool:
     without it ``torch.distributed`` and the environment are asked. While metrics are off the
     environment is read again at each call. Returns whether metrics are on.
     """
-    return _sink.enable(rank)
+    return sink.enable(rank)
 
 
 def get_logger(**initial_values: Any) -> EventLogger:
@@ -31,4 +28,4 @@ def get_logger(**initial_values: Any) -> EventLogger:
     ``initial_values`` go on each event. It has all levels, ``log``, ``exception`` and ``bind``.
     While metrics are off its events go nowhere.
     """
-    return make_logger(_sink, **initial_values)
+    return make_logger(**initial_values)

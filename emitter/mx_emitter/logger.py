@@ -15,7 +15,7 @@ import structlog
 
 from .encode import encode, plain, renamed, text
 from .faults import without_secrets
-from .sink import Sink
+from .sink import sink
 
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LEVEL_OF_NAME = {"warn": "warning", "fatal": "critical", "exception": "error"}
@@ -68,7 +68,6 @@ class EventLogger(structlog.BoundLoggerBase):
     def _emit(
         self, level: bytes, event: object, args: tuple[object, ...], fields: dict[str, Any]
     ) -> None:
-        sink = cast(Sink, self._logger)
         if sink.off:
             return
         try:
@@ -122,8 +121,8 @@ def _level(level: object) -> bytes:
     return name.encode() if name in _LEVELS else b"info"
 
 
-def make_logger(sink: Sink, **initial_values: Any) -> EventLogger:
-    """A logger that writes to ``sink``; ``initial_values`` go on each of its events."""
+def make_logger(**initial_values: Any) -> EventLogger:
+    """A logger whose events carry ``initial_values``."""
     proxy = structlog.wrap_logger(
         sink,
         processors=[],

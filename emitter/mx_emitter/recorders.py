@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from .encode import Plain, number, plain, renamed, text
-from .sink import Sink
+from .sink import sink
 from .timers import LoadTimer, Span, Timer
 
 _Given = ParamSpec("_Given")
@@ -47,7 +46,6 @@ def _records(
         parameters = _parameters(fields_of)
 
         def record(self: Recorders, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
-            sink = self._sink
             if sink.off:
                 return
             try:
@@ -82,14 +80,13 @@ def _times(
         parameters = _parameters(fields_of)
 
         def timer(self: Recorders, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
-            sink = self._sink
             if sink.off:
-                return kind(sink, span, {})
+                return kind(span, {})
             try:
                 fields = fields_of(self, *args, **kwargs)
                 if kwargs:
                     _add(fields, kwargs, parameters)
-                return kind(sink, span, fields)
+                return kind(span, fields)
             except Exception:
                 return self._call_timer(fields_of.__name__, args, kwargs)
 
@@ -105,9 +102,6 @@ class Recorders:
     ``seconds`` are durations in seconds, ``nbytes`` a size in bytes. A recorder that we do not
     know, of a newer client, is logged with its arguments as they were given.
     """
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
 
     # -- choosing a source ---------------------------------------------------------------
 
@@ -306,22 +300,22 @@ class Recorders:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _log_call(self, name: str, args: tuple[object, ...], kwargs: _Fields) -> None:
-        if not self._sink.off:
+        if not sink.off:
             try:
-                self._sink.emit(_CALLED, _call(name, args, kwargs))
+                sink.emit(_CALLED, _call(name, args, kwargs))
             except Exception:
-                self._sink.drop("unencodable")
+                sink.drop("unencodable")
 
     def _call_timer(self, name: str, args: tuple[object, ...], kwargs: _Fields) -> Timer:
         try:
-            fields = {} if self._sink.off else _call(name, args, kwargs)
+            fields = {} if sink.off else _call(name, args, kwargs)
         except Exception:
             fields = {"recorder": name}
-        return Timer(self._sink, _UNKNOWN_SPAN, fields)
+        return Timer(_UNKNOWN_SPAN, fields)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> str:
         # An engine that copies or pickles an object which refers to us gets its process's own.
-        return getattr, (sys.modules[__package__], "metrics")
+        return "metrics"
 
 
 def _call(name: str, args: tuple[object, ...], kwargs: _Fields) -> _Fields:
@@ -366,3 +360,7 @@ def _published_load(candidate: Any) -> Plain:
         return number(float(candidate.source_load))
     except Exception:
         return None
+
+
+#: The recorders of this process.
+metrics = Recorders()

@@ -104,3 +104,7 @@ class Sink:
         parents, self.stream = self.stream, None
         if parents is not None:
             parents.abandon()
+
+
+#: The one sink of this process.
+sink = Sink()

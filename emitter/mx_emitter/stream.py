@@ -35,12 +35,47 @@ RETRY_SECONDS = 1.0
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SECOND = 1_000_000_000
 
+_LINE = b'{"event":%b,"timestamp":"%b%06dZ","level":"%b",%b%d%b%b'
+
 # What may differ between a line that was measured and the same line with another seq.
 _SLACK = 32
 
 
 class Stream:
     """Where the events of this process go. Making one touches no file."""
+
+    __slots__ = (
+        "_abandoned",
+        "_blocked",
+        "_complaints",
+        "_constant",
+        "_detail",
+        "_dropped",
+        "_fd",
+        "_free",
+        "_full",
+        "_limit",
+        "_lock",
+        "_next_segment",
+        "_next_try",
+        "_noted",
+        "_opening",
+        "_overdue",
+        "_pending",
+        "_proc_key",
+        "_said_rank",
+        "_second",
+        "_segment",
+        "_seq",
+        "_size",
+        "_time",
+        "_unclean",
+        "_unsettled",
+        "_who",
+        "proc",
+        "rank",
+        "settings",
+    )
 
     def __init__(self, settings: Settings, rank: int | None = None) -> None:
         """``rank`` is what the engine said; None looks it up."""
@@ -103,7 +138,7 @@ class Stream:
                 fields["load_id"] = running
             try:
                 body = dumps(fields, option=OPT_APPEND_NEWLINE)[1:]
-            except Exception:
+            except Exception:  # rare: a lone surrogate, or a caller's field
                 body = encode(fields)[1:]
         except Exception:
             self.drop("unencodable")
@@ -119,10 +154,16 @@ class Stream:
             trouble.say("unexpected", f"an event could not be logged: {text(error)}")
 
     def drop(self, reason: str) -> None:
-        """Count an event that could not be turned into a line (one of ``DROP_REASONS``)."""
-        with self._lock:
-            self._count_drop(reason)
-        self._settle()
+        """Count an event that could not be turned into a line. Never raises an Exception.
+
+        ``reason`` is one of ``DROP_REASONS``.
+        """
+        try:
+            with self._lock:
+                self._count_drop(reason)
+            self._settle()
+        except Exception as error:
+            trouble.say("unexpected", f"an event could not be counted: {text(error)}")
 
     def look_up_rank(self, said: int | None = None) -> None:
         """Take the rank the engine said, once it said one, else look again."""
@@ -142,11 +183,6 @@ class Stream:
         if self._segment is not None:
             self._segment.close()
 
-    @property
-    def said_rank(self) -> int | None:
-        """The rank that the engine said, for a forked child's stream."""
-        return self._said_rank
-
     # ----------------------------------------------------------------------------------
     # Under the lock
 
@@ -156,7 +192,20 @@ class Stream:
         Returns None, or the reason why it was not written.
         """
         while True:
-            seq, line = self._line(event, body, level)
+            nanos = time_ns() - self._second
+            if not 0 <= nanos < _SECOND:
+                nanos = self._turn()
+            seq = self._free.popleft() if self._free else next(self._seq)
+            line = _LINE % (
+                event,
+                self._time,
+                nanos // 1000,
+                level,
+                self._proc_key,
+                seq,
+                self._constant if len(body) > 2 else self._constant[:-1],
+                body,
+            )
             size = len(line)
             if size > MAX_LINE_BYTES:
                 self._free.append(seq)
@@ -197,23 +246,6 @@ class Stream:
         if self._unclean == seq:  # else a call in the middle of this one left a torn line
             self._unclean = None
         return None
-
-    def _line(self, event: bytes, body: bytes, level: bytes = b"info") -> tuple[int, bytes]:
-        nanos = time_ns() - self._second
-        if not 0 <= nanos < _SECOND:
-            nanos = self._turn()
-        seq = self._free.popleft() if self._free else next(self._seq)
-        constant = self._constant
-        return seq, b'{"event":%b,"timestamp":"%b%06dZ","level":"%b",%b%d%b%b' % (
-            event,
-            self._time,
-            nanos // 1000,
-            level,
-            self._proc_key,
-            seq,
-            constant if len(body) > 2 else constant[:-1],
-            body,
-        )
 
     def _turn(self) -> int:
         """Once a second: the constant part of the timestamp, and whether all is as it was left.
@@ -310,8 +342,11 @@ class Stream:
         def header(locked: bool) -> bytes:
             nonlocal seq
             fields = {"segment": n, **who, **({} if locked else {"locked": False})}
-            seq, line = self._line(name, encode(fields)[1:])
-            return line
+            seq = self._free.popleft() if self._free else next(self._seq)
+            micros = self._turn() // 1000
+            body = encode(fields)[1:]
+            constant = self._constant
+            return _LINE % (name, self._time, micros, b"info", self._proc_key, seq, constant, body)
 
         try:
             segment = Segment(folder, SegmentName(self.proc, n), header)

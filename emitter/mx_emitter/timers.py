@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from .faults import describe
 from .loads import load_id, new_load_id
-from .sink import Sink
+from .sink import sink
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -32,19 +32,18 @@ class Timer:
     passes through, and goes on the end event.
     """
 
-    __slots__ = ("_began", "_fields", "_sink", "_span", "seconds")
+    __slots__ = ("_began", "_fields", "_span", "seconds")
 
-    def __init__(self, sink: Sink, span: Span, fields: dict[str, Any]) -> None:
+    def __init__(self, span: Span, fields: dict[str, Any]) -> None:
         """``fields`` go on both events."""
         self.seconds = 0.0
-        self._sink = sink
         self._span = span
         self._fields = fields
         self._began = 0.0
 
     def __enter__(self) -> Timer:
-        if self._span.started is not None and not self._sink.off:
-            self._sink.emit(self._span.started, dict(self._fields))
+        if self._span.started is not None and not sink.off:
+            sink.emit(self._span.started, dict(self._fields))
         self._began = time.perf_counter()
         return self
 
@@ -55,7 +54,7 @@ class Timer:
         trace: TracebackType | None,
     ) -> None:
         self.seconds = time.perf_counter() - self._began
-        if self._sink.off:
+        if sink.off:
             return
         span = self._span
         fields = dict(self._fields)
@@ -64,14 +63,14 @@ class Timer:
         fields["seconds"] = self.seconds
         if error is not None:
             fields.update(describe(error))
-        self._sink.emit(span.finished, fields)
+        sink.emit(span.finished, fields)
 
     def __call__(self, function: _Function) -> _Function:
         """Time each call of ``function``."""
 
         @functools.wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            with type(self)(self._sink, self._span, self._fields):
+            with type(self)(self._span, self._fields):
                 return function(*args, **kwargs)
 
         return cast(_Function, timed)
@@ -84,8 +83,8 @@ class LoadTimer(Timer):
 
     def __enter__(self) -> Timer:
         self._token: contextvars.Token[str | None] | None = None
-        if not self._sink.off:
-            self._sink.look_up_rank()
+        if not sink.off:
+            sink.look_up_rank()
             self._token = load_id.set(new_load_id())
         return super().__enter__()
 
