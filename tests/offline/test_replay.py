@@ -26,7 +26,9 @@ from mx_exporter.errors import MxError, UsageError
 from mx_exporter.sources import find
 from mx_exporter.writers import survey
 from offline_logs import ENVELOPES, live_page, page_of, ranks
-from support import Lines, Spawner, clean_environment, wait_until
+from support import ROOT, Lines, Spawner, clean_environment, wait_until
+
+GOLDEN = sorted(path.parent for path in (ROOT / "tests" / "golden").glob("*/expected.om"))
 
 Run = Callable[..., tuple[int, bytes, str]]
 
@@ -75,6 +77,12 @@ def test_prints_what_the_live_exporter_serves(tmp_path: Path, run: Run) -> None:
     assert out == exposition.render(exposition.families(state))
     assert b"mx_load_seconds_count" in out
     assert b"source_worker_id" not in out
+
+
+@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case.name)
+def test_golden_pages(case: Path, run: Run) -> None:
+    out = run(case, output="openmetrics", source_id_label=True)[1]
+    assert out == (case / "expected.om").read_bytes()
 
 
 def test_several_processes_print_the_same_bytes(
