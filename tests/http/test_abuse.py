@@ -174,18 +174,15 @@ def test_stalled_clients_cannot_use_up_descriptors(spawn: support.Spawner, tmp_p
     assert "ERROR" not in exporter.log
 
 
-@pytest.mark.parametrize("kind", [b"", b"Connection: close\r\n"])
-def test_those_who_take_no_answer_cannot_either(
-    spawn: support.Spawner, tmp_path: Path, kind: bytes
-) -> None:
-    serving.attempts(tmp_path, 300, policies=300)
+def test_those_who_take_no_answer_cannot_either(spawn: support.Spawner, tmp_path: Path) -> None:
+    big_page(tmp_path)
     exporter = serving.start(spawn, tmp_path, preexec_fn=few_descriptors)
     size = len(exporter.get().body)
     sockets = []
     try:
         for _ in range(100):
             sockets.append(small_reader(exporter))
-            sockets[-1].sendall(SCRAPE[:-2] + kind + b"\r\n")
+            sockets[-1].sendall(SCRAPE)
         assert len(scrape_soon(exporter).body) > size / 2
         assert len(os.listdir(f"/proc/{exporter.process.pid}/fd")) < 64
     finally:
@@ -296,11 +293,33 @@ def test_a_client_that_takes_no_answer_is_hung_up_on(request_: bytes) -> None:
     assert against(answering(body), client) < len(body)
 
 
-def established(server_address: tuple[str, int], client_port: int) -> bool:
-    """Whether the server's end of a connection is open."""
-    ends = f":{server_address[1]:04X} ", f":{client_port:04X} 01 "
+def established(server_address: tuple[str, int], client_port: int | None = None) -> int:
+    """How many of the server's ends of connections (with that client) are open."""
+    ours = f":{server_address[1]:04X} "
+    theirs = " 01 " if client_port is None else f":{client_port:04X} 01 "
     lines = Path("/proc/self/net/tcp").read_text().splitlines()
-    return any(ends[0] in line and ends[1] in line for line in lines)
+    return sum(ours in line[:20] and theirs in line[:40] for line in lines)
+
+
+def test_connections_that_cannot_be_closed_for_unsent_bytes_count_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "connection_limit", lambda: 4)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 10_000_000})
+
+    def client(address: tuple[str, int]) -> None:
+        sockets = []
+        for _ in range(20):
+            sockets.append(socket.create_connection(address, timeout=30))
+            sockets[-1].sendall(SCRAPE[:-2] + b"Connection: close\r\n\r\n")
+            assert sockets[-1].recv(1) == b"H"
+        support.wait_until(lambda: established(address) <= 4, limit=10)
+        serving.close_all(sockets)
+
+    against(app, client)
 
 
 def test_room_is_made_by_the_oldest_that_nobody_waits_for(
