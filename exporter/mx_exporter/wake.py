@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ logger = logging.getLogger(__name__)
 #: Seconds between listings while we are notified, and while we are not.
 NOTIFIED_PERIOD = 5.0
 POLLING_PERIOD = 1.0
+
+#: Seconds after which to ask again for the notifications that were refused.
+RETRY_SECONDS = 60.0
 
 #: Without this filter our own reading of segments (opened, closed) would wake us, for ever.
 _EVENTS: list[type[FileSystemEvent]] = [
@@ -58,6 +62,7 @@ class Waker:
         self._watched: tuple[int, int] | None = None
         self._handler: _Handler | None = None
         self._refused = False
+        self._retry = 0.0
 
     @property
     def watching(self) -> bool:
@@ -96,7 +101,7 @@ class Waker:
     def _alive(self) -> bool:
         observer, handler = self._observer, self._handler
         if observer is None or handler is None:
-            return self._watched is None or self._refused
+            return self._watched is None or time.monotonic() < self._retry
         emitters = observer.emitters
         return observer.is_alive() and not handler.gone and all(e.is_alive() for e in emitters)
 
@@ -123,6 +128,7 @@ class Waker:
                     POLLING_PERIOD,
                 )
             self._refused = True
+            self._retry = time.monotonic() + RETRY_SECONDS
             return
         self._observer, self._handler, self._refused = observer, handler, False
 
