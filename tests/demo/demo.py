@@ -306,6 +306,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # The work of a shell's `kill`, and of a CI that stops it, ends all cleanly as well.
+    # A `kill`, and a terminal that is closed, end all cleanly as well.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
     sys.exit(main())

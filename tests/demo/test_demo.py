@@ -37,7 +37,10 @@ def test_once(spawn: support.Spawner, in_tmp: dict[str, str]) -> None:
     assert os.listdir(in_tmp["TMPDIR"]) == []
 
 
-def test_ctrl_c_ends_all(spawn: support.Spawner, in_tmp: dict[str, str]) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_all_that_it_started(
+    how: signal.Signals, spawn: support.Spawner, in_tmp: dict[str, str]
+) -> None:
     port = support.free_port()
     demo = spawn.python(HERE / "demo.py", "--port", str(port), env=in_tmp)
 
@@ -49,7 +52,7 @@ def test_ctrl_c_ends_all(spawn: support.Spawner, in_tmp: dict[str, str]) -> None
     assert f"http://127.0.0.1:{port}/metrics" in shown
     children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
     assert len(children) == 9
-    os.kill(demo.pid, signal.SIGINT)
+    os.kill(demo.pid, how)
     assert demo.result() == 0, demo.error_output
     assert os.listdir(in_tmp["TMPDIR"]) == []
     for pid in children:
