@@ -46,6 +46,9 @@ LOCK_NAME = ".mx-metrics.lock"
 #: Merged state of the segments that a compaction removed.
 SNAPSHOT_NAME = "mx-metrics.snapshot"
 
+#: A snapshot that could not be read, moved out of the way and kept.
+BAD_SNAPSHOT_NAME = "mx-metrics.snapshot.bad"
+
 _SEGMENT = re.compile(r"events-([0-9a-f]{12})-(0|[1-9][0-9]{0,17})\.jsonl", re.ASCII)
 
 

@@ -82,6 +82,13 @@ class Family:
     born_with: str = ""
 
     @property
+    def fingerprint(self) -> str:
+        """What a series of this family is made of: one with another fingerprint does not merge."""
+        return "; ".join(
+            (self.measure, " ".join(self.label_names(opt_in=True)), *map(repr, self.buckets))
+        )
+
+    @property
     def type(self) -> str:
         """The Prometheus type."""
         return self.measure.partition(",")[0].partition(" ")[0]

@@ -84,7 +84,7 @@ class _Table(Generic[S]):
         self._labels = family.shown(opt_in=opt_in)
         self._raw = itemgetter(*family.label_names(opt_in=opt_in))
         self._store: dict[tuple[str, ...], S] = store  # type: ignore[assignment]
-        self._make: Callable[[str], S] = _maker(family)
+        self._make: Callable[[str], S] = maker(family)
         self._cap = cap
         self._cache: dict[object, S | str] = {}
         self.capped = False
@@ -135,7 +135,8 @@ class _Table(Generic[S]):
             self.at(values, timestamp)  # type: ignore[arg-type]
 
 
-def _maker(family: Family) -> Callable[[str], Any]:
+def maker(family: Family) -> Callable[[str], Any]:
+    """What makes a fresh series of a family from the timestamp of its first event."""
     if family.measure == HISTOGRAM:
         return partial(Observed, bounds=family.buckets)
     return {PRESENCE: Present, SUM: Summed, LATEST: Latest}.get(family.measure, Counted)
@@ -164,6 +165,10 @@ class Fold:
         self._derivations: dict[str, tuple[Derivation, ...]] = {
             name: self._derivations_of(name) for name in EVENTS
         }
+
+    def fresh(self, state: State) -> Fold:
+        """A fold of the same kind that goes on from another state."""
+        return Fold(state, self._cap)
 
     @property
     def capped(self) -> set[str]:

@@ -2,6 +2,10 @@
 
 Bytes go to the fold in the order in which they were written to each file. No descriptor is held
 between two drains, and a finished segment that was read whole is not looked at again.
+
+A snapshot stands for segments that were removed. Whoever wrote it (`retention`) renames it into
+place before it removes them; so a reader that finds another snapshot than the one it began with
+has missed something, and starts over from that one.
 """
 
 from __future__ import annotations
@@ -10,10 +14,11 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from mx_emitter.events import SegmentName, is_ours, parse_segment_name
+from mx_emitter.events import LOCK_NAME, SNAPSHOT_NAME, SegmentName, is_ours, parse_segment_name
 
+from . import snapshot
 from .fold import Fold
 from .lines import LineSplitter
 from .parse import Rejected, parse_line
@@ -24,6 +29,12 @@ _log = logging.getLogger(__name__)
 #: Bytes read at a time. Bounds what a drain holds in memory, and how late it sees its deadline.
 BLOCK_BYTES = 64 * 1024
 
+#: Bytes before the read position that are compared when a file has grown.
+ANCHOR_BYTES = 64
+
+#: How often a drain starts over before it leaves the rest to the next one.
+_ATTEMPTS = 10
+
 #: Why a file with a segment's name is not read (``reason`` of ``mx_exporter_files_ignored``).
 IGNORED = {
     "not_regular": "it is a directory, a symlink, a FIFO, a socket or a device",
@@ -31,21 +42,44 @@ IGNORED = {
 }
 
 
-class Segment:
-    """What is known of one segment file."""
+class StartOver(Exception):
+    """Another exporter compacted the directory while it was being read."""
 
-    __slots__ = ("done", "inode", "name", "position", "size", "splitter")
+
+class Segment:
+    """What is known of one segment file, and its way into a fold."""
+
+    __slots__ = ("anchor", "done", "inode", "mtime", "name", "position", "size", "splitter")
 
     def __init__(self, name: SegmentName, inode: int) -> None:
         self.name = name
         self.inode = inode
         self.splitter = LineSplitter()
-        #: Bytes read so far.
+        #: Bytes read so far, and the last of them: a file that only grows still has them.
         self.position = 0
-        #: Size when last looked at.
+        self.anchor = b""
+        #: Size and time of modification (seconds since the epoch) when last looked at.
         self.size = 0
+        self.mtime = 0.0
         #: The writer is gone and everything was read.
         self.done = False
+
+    def feed(self, fold: Fold, block: bytes) -> None:
+        """Fold the lines that the next block completes."""
+        self.position += len(block)
+        self.anchor = (self.anchor + block)[-ANCHOR_BYTES:]
+        fold.feed_lines(self.splitter.feed(block))
+        fold.reject("too_long", self.splitter.too_long)
+        self.splitter.too_long = 0
+
+    def finish(self, fold: Fold) -> None:
+        """The writer is gone: fold the last line if it is whole, else count it as torn."""
+        self.done = True
+        last = parse_line(self.splitter.rest())
+        if isinstance(last, Rejected) and last.reason == "not_json":
+            fold.reject("torn")
+        elif last is not None:
+            fold.feed([last])
 
 
 class Follower:
@@ -55,9 +89,14 @@ class Follower:
     """
 
     def __init__(
-        self, directory: str, fold: Fold, *, clock: Callable[[], float] = time.monotonic
+        self,
+        directory: str,
+        fold: Fold,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.directory = directory
+        #: Replaced when a snapshot is taken up.
         self.fold = fold
         self._clock = clock
         self._segments: dict[str, Segment] = {}
@@ -70,12 +109,23 @@ class Follower:
         self.bytes_unread = 0
         #: Size of all our files at the latest drain.
         self.directory_bytes = 0
-        #: Files that were seen to have shrunk or to have been replaced.
+        #: Files that were seen to have shrunk or to have been replaced: what they held before
+        #: may not have been read.
         self.rewritten = 0
         #: Files left alone at the latest drain, by reason (`IGNORED`).
         self.ignored: Counter[str] = Counter()
         #: Names not ours at the latest drain that end in ``.db``: another client's metrics.
         self.foreign_db_files = 0
+        #: proc -> number of the last segment that the snapshot stands for.
+        self.covered: dict[str, int] = {}
+        #: Names of segments that the snapshot stands for and that are still there.
+        self.leftover: list[str] = []
+        #: Names of files of ours that are being made, or were when their maker died.
+        self.temporary: list[str] = []
+        #: Why the snapshot cannot be used; empty when it can, or when there is none.
+        self.snapshot_trouble = ""
+        self._snapshot: tuple[int, int, int] | None = None
+        self._others_bytes = 0
         self._said: set[tuple[str, str]] = set()
 
     @property
@@ -105,11 +155,25 @@ class Follower:
             status = os.fstat(dir_fd)
             self.identity = (status.st_dev, status.st_ino)
             self.trouble = ""
-            self._drain(dir_fd, deadline)
+            for _ in range(_ATTEMPTS):
+                try:
+                    self._drain(dir_fd, deadline)
+                    break
+                except StartOver:
+                    continue
         except OSError as error:
             self._lost_directory(error)
         finally:
             os.close(dir_fd)
+
+    def compacted(
+        self, names: set[str], covered: dict[str, int], identity: tuple[int, int, int]
+    ) -> None:
+        """We ourselves put these segments into a snapshot: they need not be looked at again."""
+        self._segments = {name: s for name, s in self._segments.items() if name not in names}
+        self.covered = covered
+        self._snapshot = identity
+        self.snapshot_trouble = ""
 
     def _lost_directory(self, error: OSError) -> None:
         self.identity = None
@@ -119,11 +183,15 @@ class Follower:
         self.foreign_db_files = 0
 
     def _drain(self, dir_fd: int, deadline: float | None) -> None:
+        orphans = self._take_up_snapshot(dir_fd)
         fresh = self._list(dir_fd)
+        if snapshot.identity(dir_fd) not in (None, self._snapshot):
+            raise StartOver
         while fresh:
-            ended = {
-                segment.name.proc for segment in fresh if self._read(segment, dir_fd, deadline)
-            }
+            ended = set()
+            for segment in fresh:
+                if self._read(segment, dir_fd, deadline):
+                    ended.add(segment.name.proc)
             if not ended:
                 break
             # A writer opens its next segment before it closes the last one: what was not there
@@ -131,16 +199,58 @@ class Follower:
             known = set(self._segments)
             self._list(dir_fd)
             fresh = [s for name, s in self._segments.items() if name not in known]
-            open_still = {s.name.proc for s in self._segments.values() if not s.done}
-            for proc in ended - open_still:
-                self.fold.writer_gone(proc)
+            self._settle(ended)
+        self._settle(orphans)
         self.directory_bytes = self._others_bytes + sum(s.size for s in self._segments.values())
+
+    def _settle(self, procs: set[str]) -> None:
+        open_still = {s.name.proc for s in self._segments.values() if not s.done}
+        for proc in procs - open_still:
+            self.fold.writer_gone(proc)
+
+    def _take_up_snapshot(self, dir_fd: int) -> set[str]:
+        """Start from the directory's snapshot, if it is another one than the last.
+
+        Returns the processes that it holds: those without a segment are gone.
+        """
+        found = snapshot.identity(dir_fd)
+        if found is None or found == self._snapshot:
+            return set()
+        path = os.path.join(self.directory, SNAPSHOT_NAME)
+        try:
+            read = snapshot.read(dir_fd)
+        except (snapshot.BadSnapshot, OSError) as error:
+            self._snapshot = found
+            self.snapshot_trouble = str(error)
+            _log.error(
+                "%s %s; what it stands for is missing from the metrics. Put a good one in its "
+                "place, or move it away",
+                path,
+                error,
+            )
+            return set()
+        if read is None:
+            return set()
+        taken, self._snapshot = read
+        self.snapshot_trouble = ""
+        self.covered = taken.segments
+        self.fold = self.fold.fresh(taken.state)
+        self._segments.clear()
+        for name in taken.changed:
+            _log.warning(
+                "%s: %s was derived with another table; it starts from the segments that remain",
+                path,
+                name,
+            )
+        return {proc for proc, book in taken.state.books.items() if not book.gone}
 
     def _list(self, dir_fd: int) -> list[Segment]:
         """Take note of the files that came and went; return the segments with something to read."""
         there: dict[str, Segment] = {}
         self._others_bytes = 0
         self.foreign_db_files = 0
+        self.leftover = []
+        self.temporary = []
         self.ignored.pop("not_regular", None)
         with os.scandir(dir_fd) as entries:
             for entry in entries:
@@ -149,6 +259,8 @@ class Follower:
                     self._other(entry)
                 elif not entry.is_file(follow_symlinks=False):
                     self._ignore("not_regular", entry.name, IGNORED["not_regular"])
+                elif name.n <= self.covered.get(name.proc, -1):
+                    self.leftover.append(entry.name)
                 else:
                     known = self._segments.get(entry.name)
                     if known is None or known.inode != entry.inode():
@@ -164,6 +276,8 @@ class Follower:
                 self._others_bytes += entry.stat(follow_symlinks=False).st_size
             except OSError:
                 return
+            if entry.name.startswith(".") and entry.name != LOCK_NAME:
+                self.temporary.append(entry.name)
         elif entry.name.endswith(".db"):
             self.foreign_db_files += 1
 
@@ -176,6 +290,8 @@ class Follower:
             self._ignore("not_regular", name, str(error))
             return False
         except FileNotFoundError:
+            if snapshot.identity(dir_fd) not in (None, self._snapshot):
+                raise StartOver from None
             return False
         except OSError as error:
             self._ignore("unreadable", name, error.strerror or str(error))
@@ -186,11 +302,11 @@ class Follower:
             status = os.fstat(fd)
             if status.st_ino != segment.inode:
                 return False
-            if status.st_size < segment.position:
-                self._shrunk(segment)
+            if self._rewritten(segment, fd, status.st_size):
+                self._start_again(segment)
             segment.size = status.st_size
-            for block in self._blocks(segment, fd, deadline):
-                self._feed(segment, segment.splitter.feed(block))
+            segment.mtime = status.st_mtime
+            self._read_on(segment, fd, deadline)
         except OSError as error:
             self._ignore("unreadable", name, error.strerror or str(error))
             return False
@@ -200,10 +316,10 @@ class Follower:
             self.bytes_unread += segment.size - segment.position
             return False
         if self._finished(segment, unlocked):
-            self._finish(segment)
+            segment.finish(self.fold)
         return segment.done
 
-    def _blocks(self, segment: Segment, fd: int, deadline: float | None) -> Iterator[bytes]:
+    def _read_on(self, segment: Segment, fd: int, deadline: float | None) -> None:
         while segment.position < segment.size:
             if deadline is not None and self._clock() >= deadline:
                 return
@@ -212,22 +328,8 @@ class Follower:
             if not block:
                 segment.size = segment.position
                 return
-            segment.position += len(block)
             self.bytes_read += len(block)
-            yield block
-
-    def _feed(self, segment: Segment, lines: list[bytes]) -> None:
-        self.fold.feed_lines(lines)
-        self.fold.reject("too_long", segment.splitter.too_long)
-        segment.splitter.too_long = 0
-
-    def _finish(self, segment: Segment) -> None:
-        segment.done = True
-        last = parse_line(segment.splitter.rest())
-        if isinstance(last, Rejected) and last.reason == "not_json":
-            self.fold.reject("torn")
-        elif last is not None:
-            self.fold.feed([last])
+            segment.feed(self.fold, block)
 
     def _finished(self, segment: Segment, unlocked: bool) -> bool:
         book = self.fold.state.books.get(segment.name.proc)
@@ -239,14 +341,24 @@ class Follower:
             for other in self._segments.values()
         )
 
-    def _shrunk(self, segment: Segment) -> None:
+    def _rewritten(self, segment: Segment, fd: int, size: int) -> bool:
+        """Whether the file no longer begins with what was read of it."""
+        if size == segment.size == segment.position:
+            return False
+        anchor = segment.anchor
+        start = segment.position - len(anchor)
+        return size < segment.position or os.pread(fd, len(anchor), start) != anchor
+
+    def _start_again(self, segment: Segment) -> None:
         self.rewritten += 1
         _log.warning(
-            "%s is shorter than what was read of it; reading it again from its start",
+            "%s was truncated or rewritten; reading it again from its start, what it held may be "
+            "lost",
             os.path.join(self.directory, str(segment.name)),
         )
         segment.splitter = LineSplitter()
         segment.position = 0
+        segment.anchor = b""
 
     def _ignore(self, reason: str, name: str, why: str) -> None:
         self.ignored[reason] += 1

@@ -3,11 +3,15 @@
 All of them merge exactly: sums are exact integers, and whatever is "the latest" is chosen by
 (timestamp, proc, seq), a total order. ``created`` is the smallest timestamp of an event that
 brought the series into being.
+
+``pack`` gives what a snapshot holds of a series, in types of JSON; ``unpack`` takes it up in a
+fresh one, bit for bit.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Any
 
 from .exact import units
 
@@ -31,6 +35,12 @@ class Present:
     def merge(self, other: Present) -> None:
         self.created = min(self.created, other.created)
 
+    def pack(self) -> list[Any]:
+        return [self.created]
+
+    def unpack(self, packed: list[Any]) -> None:
+        (self.created,) = packed
+
 
 class Counted:
     """A counter that adds whole ones."""
@@ -44,6 +54,12 @@ class Counted:
     def merge(self, other: Counted) -> None:
         self.created = min(self.created, other.created)
         self.value += other.value
+
+    def pack(self) -> list[Any]:
+        return [self.created, self.value]
+
+    def unpack(self, packed: list[Any]) -> None:
+        self.created, self.value = packed
 
 
 class Summed:
@@ -61,6 +77,13 @@ class Summed:
     def merge(self, other: Summed) -> None:
         self.created = min(self.created, other.created)
         self.total += other.total
+
+    def pack(self) -> list[Any]:
+        return [self.created, hex(self.total)]
+
+    def unpack(self, packed: list[Any]) -> None:
+        self.created, total = packed
+        self.total = int(total, 16)
 
 
 class Observed:
@@ -94,6 +117,14 @@ class Observed:
             if theirs is not None and (mine is None or theirs > mine):
                 self.exemplars[at] = theirs
 
+    def pack(self) -> list[Any]:
+        return [self.created, self.counts, hex(self.total), self.exemplars]
+
+    def unpack(self, packed: list[Any]) -> None:
+        self.created, self.counts, total, exemplars = packed
+        self.total = int(total, 16)
+        self.exemplars = [last if last is None else tuple(last) for last in exemplars]
+
 
 class Latest:
     """A gauge that holds the most recent value, by the total order of events."""
@@ -113,6 +144,13 @@ class Latest:
     def merge(self, other: Latest) -> None:
         self.created = min(self.created, other.created)
         self.set(other.value, other.stamp)
+
+    def pack(self) -> list[Any]:
+        return [self.created, self.stamp, self.value]
+
+    def unpack(self, packed: list[Any]) -> None:
+        self.created, stamp, self.value = packed
+        self.stamp = tuple(stamp)
 
 
 Series = Present | Counted | Summed | Observed | Latest

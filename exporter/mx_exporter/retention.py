@@ -1,0 +1,197 @@
+"""Retention by compaction: room for the writers, and a restart whose cost is bounded.
+
+Finished segments, oldest first, are folded onto the snapshot; the new snapshot is put in place;
+then they are removed. Whatever moment a crash picks, what is left in the directory folds to the
+same metrics: before the rename the old snapshot and all segments, after it the new one, which
+names the segments it stands for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, parse_segment_name
+
+from . import snapshot
+from .follow import BLOCK_BYTES, Follower, Segment
+from .segments import open_segment, probe
+
+_log = logging.getLogger(__name__)
+
+#: Finished segments in a directory, at most.
+MAX_SEGMENTS = 256
+
+#: Seconds that a segment stays after it was finished, for those who ship it. Waived when the
+#: writers would run out of room.
+MIN_AGE = 60.0
+
+#: Bytes folded by one compaction: a scrape may have to wait for it.
+STEP_BYTES = 4 * 1024 * 1024
+
+#: Seconds before a compaction that failed is tried again.
+RETRY_SECONDS = 5.0
+
+
+def _always(_: Segment) -> bool:
+    return True
+
+
+class Retention:
+    """Keeps the finished segments of an owned directory within bounds.
+
+    :param retain_bytes: finished segments may take this much; at most half of ``max_bytes``.
+    :param max_bytes: limit at which the writers stop.
+    :param min_age: seconds, see `MIN_AGE`.
+    """
+
+    def __init__(
+        self,
+        retain_bytes: int,
+        max_bytes: int,
+        *,
+        min_age: float = MIN_AGE,
+        max_segments: int = MAX_SEGMENTS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._retain = min(retain_bytes, max_bytes // 2)
+        self._crowded = (self._retain + max_bytes) // 2
+        self._min_age = min_age
+        self._max_segments = max_segments
+        self._clock = clock
+        self._not_before = 0.0
+        self._said = ""
+        #: Compactions done, and segments they removed.
+        self.compactions = 0
+        self.removed = 0
+        #: Why the latest compaction failed; empty when it did not.
+        self.trouble = ""
+
+    def run(self, follower: Follower, released: Callable[[Segment], bool] = _always) -> None:
+        """Compact what is due. ``released`` says whether a segment may go (it was archived).
+
+        Only the owner of the directory may call this, from the thread that drains. Never raises
+        for what the directory does; it is tried again later.
+        """
+        if self._clock() < self._not_before or follower.identity is None:
+            return
+        try:
+            dir_fd = os.open(follower.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self._sweep(dir_fd, follower)
+                chosen = self._due(follower, released)
+                if chosen:
+                    self._compact(dir_fd, follower, chosen)
+            finally:
+                os.close(dir_fd)
+        except OSError as error:
+            self._not_before = self._clock() + RETRY_SECONDS
+            self.trouble = str(error)
+            if self.trouble != self._said:
+                self._said = self.trouble
+                _log.error("%s could not be compacted: %s", follower.directory, error)
+        else:
+            self.trouble = ""
+
+    def _due(self, follower: Follower, released: Callable[[Segment], bool]) -> list[Segment]:
+        finished = [segment for segment in follower.segments if segment.done]
+        size, count = sum(s.size for s in finished), len(finished)
+        if size <= self._retain and count <= self._max_segments:
+            return []
+        # A quarter below the bounds, so that not every new segment costs a compaction.
+        enough_bytes, enough_segments = self._retain * 3 // 4, self._max_segments * 3 // 4
+        crowded = follower.directory_bytes > self._crowded
+        youngest = self._clock() - self._min_age
+        chosen: list[Segment] = []
+        taken = 0
+        held: set[str] = set()
+        for age, segment in _by_age(finished):
+            if size <= enough_bytes and count <= enough_segments:
+                break
+            if chosen and taken + segment.size > STEP_BYTES:
+                break
+            # The snapshot names the last segment of each process: none before it may stay.
+            proc = segment.name.proc
+            if proc in held or (age > youngest and not crowded) or not released(segment):
+                held.add(proc)
+                continue
+            chosen.append(segment)
+            taken += segment.size
+            size -= segment.size
+            count -= 1
+        return chosen
+
+    def _compact(self, dir_fd: int, follower: Follower, chosen: list[Segment]) -> None:
+        if follower.snapshot_trouble:
+            os.rename(SNAPSHOT_NAME, BAD_SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
+            follower.snapshot_trouble = ""
+        found = snapshot.read(dir_fd)
+        base = found[0] if found else snapshot.Snapshot()
+        fold = follower.fold.fresh(base.state)
+        covered = dict(base.segments)
+        for segment in chosen:
+            again = Segment(segment.name, segment.inode)
+            fd = open_segment(str(segment.name), dir_fd)
+            try:
+                while again.position < segment.size:
+                    wanted = min(BLOCK_BYTES, segment.size - again.position)
+                    block = os.pread(fd, wanted, again.position)
+                    if not block:
+                        raise OSError(f"{segment.name} is shorter than it was")
+                    again.feed(fold, block)
+            finally:
+                os.close(fd)
+            again.finish(fold)
+            covered[segment.name.proc] = segment.name.n
+        names = {str(segment.name) for segment in chosen}
+        staying = {s.name.proc for s in follower.segments if str(s.name) not in names}
+        for proc in {segment.name.proc for segment in chosen} - staying:
+            fold.writer_gone(proc)
+        identity = snapshot.write(dir_fd, snapshot.dump(fold.state, covered))
+        follower.compacted(names, covered, identity)
+        self.compactions += 1
+        self._remove(dir_fd, names)
+
+    def _sweep(self, dir_fd: int, follower: Follower) -> None:
+        """Remove what a crash left: segments in a snapshot, files that were never finished."""
+        self._remove(dir_fd, set(follower.leftover))
+        follower.leftover = []
+        for name in follower.temporary:
+            if self._is_abandoned(dir_fd, name):
+                self._remove(dir_fd, {name})
+        follower.temporary = []
+
+    def _is_abandoned(self, dir_fd: int, name: str) -> bool:
+        """A file in the making is locked from its first moment on, or a minute old."""
+        try:
+            fd = open_segment(name, dir_fd)
+        except OSError:
+            return False
+        try:
+            # Between making a file and locking it there is a moment in which our own probe
+            # would take the writer's lock away.
+            old = os.fstat(fd).st_mtime < self._clock() - MIN_AGE
+            return old and (parse_segment_name(name[1:]) is None or probe(fd))
+        finally:
+            os.close(fd)
+
+    def _remove(self, dir_fd: int, names: set[str]) -> None:
+        for name in sorted(names):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=dir_fd)
+                self.removed += 1
+
+
+def _by_age(finished: list[Segment]) -> list[tuple[float, Segment]]:
+    """Segments, oldest first, each process's in their order whatever its clock did."""
+    latest: dict[str, float] = {}
+    aged = []
+    for segment in sorted(finished, key=lambda s: s.name):
+        age = max(segment.mtime, latest.get(segment.name.proc, 0.0))
+        latest[segment.name.proc] = age
+        aged.append((age, segment))
+    return sorted(aged, key=lambda item: (item[0], item[1].name))

@@ -1,0 +1,279 @@
+"""Compaction: bounds are kept, and a crash at any step changes no metric."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from logs import pages
+from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
+from mx_exporter import retention as module
+from mx_exporter.fold import Fold
+from mx_exporter.follow import Follower
+from mx_exporter.retention import Retention
+from support import Lines
+from writers import Writer
+
+EVENTS = [
+    ("source_attempted", {"policy": "p", "result": "success"}),
+    ("transfer_finished", {"policy": "p", "outcome": "success", "seconds": 0.1}),
+    ("candidate_loads_seen", {"loads": [{"source_worker_id": "w", "load": 0.1}]}),
+    ("of_the_future", {}),
+    ("transfer_finished", {"policy": "p", "outcome": "success", "seconds": None}),
+]
+
+
+def fill(directory, processes=4, segments=5):
+    """Finished segments of several processes; one leaves a load open."""
+    for number in range(processes):
+        log = Lines(f"{number:012x}", rank=number)
+        for n in range(segments):
+            log.segment(directory, n, EVENTS)
+        log.segment(
+            directory,
+            segments,
+            [
+                (
+                    "load_started",
+                    {"engine": "vllm", "model": "m", "model_role": "main", "load_id": "l"},
+                )
+            ],
+        )
+
+
+def retention(retain=2000, maximum=10**9, **options) -> Retention:
+    return Retention(retain, maximum, **{"min_age": 0.0, **options})
+
+
+def fresh(directory) -> Follower:
+    follower = Follower(str(directory), Fold())
+    follower.drain()
+    return follower
+
+
+def segments_in(directory) -> list[str]:
+    return sorted(name for name in os.listdir(directory) if name.startswith("events-"))
+
+
+def size_of(directory) -> int:
+    return sum(os.path.getsize(directory / name) for name in segments_in(directory))
+
+
+def test_compaction_changes_no_metric_and_keeps_the_bounds(tmp_path):
+    fill(tmp_path)
+    live = fresh(tmp_path)
+    before = pages(live.fold.state)
+    keeper = retention()
+    while True:
+        removed = keeper.removed
+        keeper.run(live)
+        live.drain()
+        assert pages(live.fold.state) == before
+        assert pages(fresh(tmp_path).fold.state) == before
+        if keeper.removed == removed:
+            break
+    assert size_of(tmp_path) <= 2000
+    assert (tmp_path / SNAPSHOT_NAME).exists()
+    assert not keeper.trouble
+
+
+def test_what_was_compacted_and_what_comes_after_add_up(tmp_path):
+    with Writer(tmp_path) as writer:
+        live = fresh(tmp_path)
+        keeper = retention(retain=3000)
+        for count in range(1, 400):
+            writer.log("transfer_finished", policy="p", outcome="success", seconds=0.1 * count)
+            if count % 5 == 0:
+                writer.rotate()
+            live.drain()
+            keeper.run(live)
+            if count % 50 == 0:
+                again = fresh(tmp_path).fold.state
+                assert pages(again) == pages(live.fold.state)
+                assert again.events["transfer_finished"] == count
+                assert again.lost == 0
+        assert keeper.compactions > 5
+        assert size_of(tmp_path) < 3000 + 2 * os.path.getsize(writer.path)
+
+
+def test_the_number_of_segments_is_bounded(tmp_path):
+    fill(tmp_path, processes=10, segments=2)
+    live = fresh(tmp_path)
+    retention(retain=10**9, max_segments=12).run(live)
+    assert len(segments_in(tmp_path)) == 9
+
+
+def test_oldest_first_and_each_processs_in_order(tmp_path):
+    fill(tmp_path, processes=2, segments=3)
+    now = time.time()
+    # A clock that stepped back gave process 0's later segments the older times.
+    for n in range(4):
+        os.utime(tmp_path / f"events-{0:012x}-{n}.jsonl", (now, now - 1000 * n - 500))
+        os.utime(tmp_path / f"events-{1:012x}-{n}.jsonl", (now, now - 900 + n))
+    live = fresh(tmp_path)
+    retention(retain=10**9, max_segments=5).run(live)
+    left = segments_in(tmp_path)
+    assert left == [f"events-{0:012x}-{n}.jsonl" for n in range(1, 4)]
+
+
+def test_a_segment_stays_a_minute_unless_the_writers_run_out_of_room(tmp_path):
+    fill(tmp_path)
+    total = size_of(tmp_path)
+    live = fresh(tmp_path)
+    keeper = Retention(1000, total * 10)
+    keeper.run(live)
+    assert keeper.removed == 0
+    crowded = Retention(1000, int(total * 1.2))
+    crowded.run(live)
+    assert crowded.removed > 0
+    later = Retention(1000, total * 10, clock=lambda: time.time() + 61)
+    later.run(live)
+    assert size_of(tmp_path) <= 1000
+
+
+def test_an_open_segment_is_never_removed(tmp_path):
+    with Writer(tmp_path) as writer:
+        for _ in range(100):
+            writer.log()
+        live = fresh(tmp_path)
+        retention(retain=1, max_segments=0).run(live)
+        assert segments_in(tmp_path) == [writer.path.name]
+
+
+def test_a_segment_that_was_not_released_holds_back_those_after_it(tmp_path):
+    fill(tmp_path, processes=1, segments=4)
+    live = fresh(tmp_path)
+    retention(retain=1).run(live, released=lambda segment: segment.name.n != 2)
+    assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4]
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("k", range(14))
+def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
+    """Each call that changes the directory is one step; the crash comes just before it."""
+    fill(tmp_path, processes=2, segments=3)
+    live = fresh(tmp_path)
+    before = pages(live.fold.state)
+    calls = []
+
+    def stepping(name, real):
+        def step(*arguments, **options):
+            calls.append(name)
+            if len(calls) == k + 1:
+                raise Crash
+            return real(*arguments, **options)
+
+        return step
+
+    with monkeypatch.context() as patched:
+        for name in ("fsync", "rename", "unlink", "fchmod"):
+            patched.setattr(os, name, stepping(name, getattr(os, name)))
+        try:
+            retention(retain=1).run(live)
+            crashed = False
+        except Crash:
+            crashed = True
+    assert crashed == (k < 12)
+    assert calls[:5] == ["fchmod", "fsync", "rename", "fsync", "unlink"][: len(calls[:5])]
+    again = fresh(tmp_path)
+    assert pages(again.fold.state) == before
+    # The next owner tidies up and goes on.
+    keeper = retention(retain=1)
+    for _ in range(5):
+        keeper.run(again)
+        again.drain()
+    assert pages(again.fold.state) == before
+    assert segments_in(tmp_path) == []
+    assert pages(fresh(tmp_path).fold.state) == before
+
+
+def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
+    """Between its listing and its reading another exporter compacts what it listed."""
+    fill(tmp_path)
+    owner = fresh(tmp_path)
+    before = pages(owner.fold.state)
+    reader = Follower(str(tmp_path), Fold())
+    real = reader._read
+    state = {"compacted": 0}
+
+    def compact_then_read(segment, dir_fd, deadline):
+        if state["compacted"] < 3:
+            state["compacted"] += 1
+            retention(retain=1, max_segments=10**9).run(owner)
+        return real(segment, dir_fd, deadline)
+
+    monkeypatch.setattr(module, "STEP_BYTES", 2000)
+    monkeypatch.setattr(reader, "_read", compact_then_read)
+    reader.drain()
+    assert state["compacted"] == 3
+    assert pages(reader.fold.state) == before
+
+
+def test_a_reader_that_slept_through_a_compaction_counts_the_same(tmp_path):
+    with Writer(tmp_path) as writer:
+        for _ in range(20):
+            writer.log()
+            writer.rotate()
+        reader, owner = fresh(tmp_path), fresh(tmp_path)
+        for _ in range(20):
+            writer.log()
+            writer.rotate()
+        owner.drain()
+        retention(retain=1).run(owner)
+        assert len(segments_in(tmp_path)) == 1
+        reader.drain()
+        assert pages(reader.fold.state) == pages(owner.fold.state)
+        assert reader.fold.state.events["source_attempted"] == 40
+
+
+def test_a_bad_snapshot_is_moved_aside_and_kept(tmp_path):
+    fill(tmp_path)
+    (tmp_path / SNAPSHOT_NAME).write_bytes(b"junk")
+    live = fresh(tmp_path)
+    before = pages(live.fold.state)
+    retention(retain=1).run(live)
+    assert (tmp_path / BAD_SNAPSHOT_NAME).read_bytes() == b"junk"
+    again = fresh(tmp_path)
+    assert again.snapshot_trouble == ""
+    assert pages(again.fold.state) == before
+
+
+def test_what_a_dead_writer_left_in_the_making_is_removed_after_a_minute(tmp_path):
+    stale = tmp_path / ".events-aaaaaaaaaaaa-0.jsonl"
+    young = tmp_path / ".events-bbbbbbbbbbbb-0.jsonl"
+    foreign = tmp_path / ".notes"
+    for path in (stale, young, foreign):
+        path.write_bytes(b"")
+    os.utime(stale, (0, 0))
+    os.utime(foreign, (0, 0))
+    live = fresh(tmp_path)
+    retention().run(live)
+    assert not stale.exists()
+    assert young.exists()
+    assert foreign.exists()
+
+
+def test_trouble_is_told_once_and_tried_again(tmp_path, monkeypatch, caplog):
+    fill(tmp_path)
+    live = fresh(tmp_path)
+    now = [time.time()]
+    keeper = retention(clock=lambda: now[0])
+
+    def full(*_arguments, **_options):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        for _ in range(3):
+            keeper.run(live)
+            now[0] += 10
+    assert "No space left" in keeper.trouble
+    assert len(caplog.records) == 1
+    keeper.run(live)
+    assert keeper.trouble == ""
+    assert keeper.removed > 0

@@ -1,0 +1,147 @@
+"""A snapshot stands for the segments it was made of, bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logs import fold, logs, pages, settle
+from mx_emitter.events import SNAPSHOT_NAME
+from mx_exporter import families as table
+from mx_exporter import snapshot
+from mx_exporter.fold import Fold
+from mx_exporter.follow import Follower
+from support import Lines
+
+
+@given(logs(), st.integers(0, 25), st.booleans())
+def test_snapshot_and_the_rest_equal_the_whole(lines, cut, gone):
+    first = fold(lines[:cut], gone=False)
+    taken = snapshot.load(snapshot.dump(first.state, {"aaaaaaaaaaaa": 3}))
+    assert taken.segments == {"aaaaaaaaaaaa": 3}
+    assert taken.changed == []
+    assert pages(taken.state) == pages(first.state)
+    rest = Fold(taken.state)
+    rest.feed_lines(lines[cut:])
+    if gone:
+        settle(rest)
+    assert pages(rest.state) == pages(fold(lines, gone).state)
+
+
+@given(logs())
+def test_doubles_of_what_a_snapshot_holds_are_known(lines):
+    state = fold(lines).state
+    taken = Fold(snapshot.load(snapshot.dump(state, {})).state)
+    taken.feed_lines(lines)
+    assert taken.state.duplicates == state.duplicates + len(lines)
+    taken.state.duplicates = state.duplicates
+    assert pages(taken.state) == pages(state)
+
+
+def some_state():
+    log = Lines()
+    return fold(
+        [
+            log.header(),
+            log("sources_ordered", policy="p", seconds=0.5),
+            log("transfer_finished", policy="p", outcome="success", seconds=3),
+        ]
+    ).state
+
+
+def test_a_family_whose_boundaries_changed_starts_from_what_remains(monkeypatch):
+    data = snapshot.dump(some_state(), {})
+    changed = [
+        dataclasses.replace(f, buckets=(1.0, 2.0)) if f.name == "mx_p2p_transfer_seconds" else f
+        for f in table.FAMILIES
+    ]
+    monkeypatch.setattr(snapshot, "FAMILIES", changed)
+    taken = snapshot.load(data)
+    assert taken.changed == ["mx_p2p_transfer_seconds"]
+    assert taken.state.series["mx_p2p_transfer_seconds"] == {}
+    assert taken.state.series["mx_p2p_source_selection_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda _: b"", "damaged"),
+        (lambda data: data[: len(data) // 2], "damaged"),
+        (lambda _: b"[]", "damaged"),
+        (lambda _: b"{}", "damaged"),
+        (lambda data: data.replace(b'"format":1', b'"format":2'), "format 2"),
+        (lambda data: data.replace(b'"books":{', b'"books":{"x":3,'), "damaged"),
+        (lambda data: data.replace(b'"0x', b'"0y'), "damaged"),
+    ],
+)
+def test_a_bad_snapshot_is_told(damage, why):
+    with pytest.raises(snapshot.BadSnapshot, match=why):
+        snapshot.load(damage(snapshot.dump(some_state(), {})))
+
+
+def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
+    (tmp_path / SNAPSHOT_NAME).write_bytes(b"{")
+    Lines().segment(tmp_path, 0, [])
+    follower = Follower(str(tmp_path), Fold())
+    follower.drain()
+    follower.drain()
+    assert follower.fold.state.logged == 1
+    assert "is damaged" in follower.snapshot_trouble
+    assert len([r for r in caplog.records if r.levelname == "ERROR"]) == 1
+
+
+def put(directory, state, segments) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        snapshot.write(fd, snapshot.dump(state, segments))
+    finally:
+        os.close(fd)
+
+
+def test_segments_that_a_snapshot_stands_for_are_not_read(tmp_path):
+    log = Lines()
+    received = ("nixl_received", {"result": "complete"})
+    first = log.segment(tmp_path, 0, [received])
+    log.segment(tmp_path, 1, [received])
+    put(tmp_path, fold(first.read_bytes().splitlines(), gone=False).state, {"aaaaaaaaaaaa": 0})
+    follower = Follower(str(tmp_path), Fold())
+    follower.drain()
+    state = follower.fold.state
+    assert (state.events["nixl_received"], state.duplicates, state.gone) == (2, 0, 1)
+    assert follower.leftover == [first.name]
+
+
+def test_writers_that_live_on_in_a_snapshot_alone_are_gone(tmp_path):
+    log = Lines()
+    lines = [
+        log.header(),
+        log("load_started", engine="vllm", model="m", model_role="main", load_id="l"),
+    ]
+    put(tmp_path, fold(lines, gone=False).state, {"aaaaaaaaaaaa": 0})
+    follower = Follower(str(tmp_path), Fold())
+    follower.drain()
+    assert follower.fold.state.gone == 1
+    assert sum(follower.fold.state.loads.abandoned.values()) == 1
+
+
+def test_a_snapshot_is_readable_by_all_whatever_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        put(tmp_path, some_state(), {})
+    finally:
+        os.umask(before)
+    assert (tmp_path / SNAPSHOT_NAME).stat().st_mode & 0o777 == 0o644
+
+
+def test_numbers_at_the_edge_can_be_kept():
+    log = Lines(seq=2**63 - 1)
+    lines = [log("sources_ordered", policy="p", seconds=2**64 - 1)]
+    state = fold(lines).state
+    assert state.logged == 2**63
+    assert orjson.loads(snapshot.dump(state, {}))["books"]
+    assert pages(snapshot.load(snapshot.dump(state, {})).state) == pages(state)
