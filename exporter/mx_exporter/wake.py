@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 NOTIFIED_PERIOD = 5.0
 POLLING_PERIOD = 1.0
 
-#: Seconds after which to ask again for the notifications that were refused.
+#: Seconds after which to ask again for notifications that were refused; doubled each time, since
+#: watchdog 6 loses three descriptors with each refusal.
 RETRY_SECONDS = 60.0
 
 #: Without this filter our own reading of segments (opened, closed) would wake us, for ever.
@@ -61,7 +62,7 @@ class Waker:
         self._observer: BaseObserver | None = None
         self._watched: tuple[int, int] | None = None
         self._handler: _Handler | None = None
-        self._refused = False
+        self._refusals = 0
         self._retry = 0.0
 
     @property
@@ -120,17 +121,17 @@ class Waker:
             if observer is not None:
                 with contextlib.suppress(Exception):
                     observer.stop()
-            if not self._refused:
+            if not self._refusals:
                 logger.warning(
                     "not notified of changes in %s (%s): listing it every %g s instead",
                     self._directory,
                     error,
                     POLLING_PERIOD,
                 )
-            self._refused = True
-            self._retry = time.monotonic() + RETRY_SECONDS
+            self._retry = time.monotonic() + RETRY_SECONDS * 2**self._refusals
+            self._refusals += 1
             return
-        self._observer, self._handler, self._refused = observer, handler, False
+        self._observer, self._handler, self._refusals = observer, handler, 0
 
 
 class _Handler(FileSystemEventHandler):
