@@ -189,21 +189,27 @@ def test_no_inotify_left(
     woken.wait()
 
 
+def descriptors() -> set[tuple[str, str]]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own
+            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
+    return found
+
+
 def test_a_directory_that_goes_while_the_watch_is_set_up(
     woken: Woken, place: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.mkdir()
-    before = set(os.listdir("/proc/self/fd"))
+    before = descriptors()
     with monkeypatch.context() as patch:
         patch.setattr(os.path, "realpath", lambda path: f"{path}-gone")
         woken.waker.look()
     assert not woken.waker.watching
     assert "No such file" in caplog.text
     if version("watchdog").startswith("6."):
-        lost = set(os.listdir("/proc/self/fd")) - before
-        for fd in lost:
-            with contextlib.suppress(OSError):  # the listing's own
-                os.close(int(fd))
+        for fd, _ in descriptors() - before:
+            os.close(int(fd))
     place.rmdir()
     woken.waker.look()
     place.mkdir()
