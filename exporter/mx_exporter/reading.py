@@ -54,13 +54,13 @@ def read(
             break
         if block is None:
             break
-        for piece in _pieces(splitter, block):
+        for piece in _pieces(block):
             too_long = splitter.too_long
             lines = splitter.feed(piece)
             if splitter.too_long > too_long:
                 yield number, [Rejected("too_long", REASONS["too_long"])]
             newlines = piece.count(b"\n")
-            # The end of an over-long line is the first newline of a piece, if it is in it.
+            # A newline that ended no line ended an over-long one: the first in this piece.
             first = number + newlines - len(lines)
             number += newlines
             if lines:
@@ -78,16 +78,10 @@ def read(
         raise trouble
 
 
-def _pieces(splitter: LineSplitter, block: bytes) -> Iterator[bytes]:
-    """Cut a block so that only the first line of each piece can be too long."""
+def _pieces(block: bytes) -> Iterator[bytes]:
+    """Cut a block so that only the first line that ends in a piece can be too long."""
     step = MAX_LINE_BYTES // 2
-    for at in range(0, len(block), step):
-        piece = block[at : at + step]
-        if splitter.carried + len(piece) >= MAX_LINE_BYTES:
-            head, newline, piece = piece.partition(b"\n")
-            yield head + newline
-        if piece:
-            yield piece
+    return (block[at : at + step] for at in range(0, len(block), step))
 
 
 def _batches(first: int, lines: list[bytes], envelopes: Unwrapper | None) -> Iterator[Batch]:

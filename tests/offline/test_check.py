@@ -150,6 +150,20 @@ def test_the_same_as_json(tmp_path: Path, run_json: Callable[..., tuple[int, Any
         assert process["logged"] == sum(process[part] for part in parts)
 
 
+@pytest.mark.parametrize("fault", ["none", "rejected", "refused", "lost"])
+def test_each_kind_of_fault_alone_is_enough(fault: str, tmp_path: Path, run: Run) -> None:
+    log = Lines()
+    lines = [log.header(), log("sources_ordered", policy="p", seconds=1)]
+    if fault == "rejected":
+        lines.append(b"[]\n")
+    elif fault == "refused":
+        lines.append(log("sources_ordered", policy="p", seconds="1"))
+    elif fault == "lost":
+        del lines[0]
+    (tmp_path / "log").write_bytes(b"".join(lines))
+    assert run(tmp_path / "log")[0] == (0 if fault == "none" else 3)
+
+
 def test_many_faults_are_counted(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"junk\n" * 1000 + b"[]\n" * 5)
