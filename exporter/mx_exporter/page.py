@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mx_emitter.events import VERSION
 
-from .place import CAUSES, PATTERN, Place, names_in, user_text
+from .place import CAUSES, PATTERN, Place, kinds_in, user_text
 
 LINKS = (
     ("/metrics", "the metrics, for Prometheus"),
@@ -91,9 +91,9 @@ def _nothing(place: Place) -> Iterable[str]:
     for cause in CAUSES[place.state]:
         yield f"<li>{escape(cause)}</li>"
     yield "</ol>"
-    names = names_in(place.path) if place.state in ("empty", "client_files") else []
-    if names:
-        yield f"<p>What is there instead: {escape(', '.join(names))}</p>"
+    kinds = kinds_in(place.path) if place.state in ("empty", "client_files") else ""
+    if kinds:
+        yield f"<p>What is there instead: {escape(kinds)}</p>"
 
 
 def _numbers(seen: Seen) -> Iterable[str]:

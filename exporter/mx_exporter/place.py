@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from collections import Counter
+from itertools import islice
 from typing import NamedTuple
 
 from .settings import Directory
@@ -120,15 +122,13 @@ def look_at(directory: Directory, *, segments: int, client_files: int, trouble: 
     return Place(path, state, "", owner, mode)
 
 
-def names_in(path: str, limit: int = 10) -> list[str]:
-    """Some names in a directory, for people; none when it cannot be listed."""
-    names: list[str] = []
+def kinds_in(path: str, limit: int = 1000) -> str:
+    """What kinds of files are in a directory, for people: ``3 .db, 1 .txt``. Only endings: the
+    page may be read by anybody, the directory's names perhaps not. Looks at ``limit`` names."""
     try:
         with os.scandir(path) as entries:
-            for entry in entries:
-                if len(names) == limit:
-                    return [*names, "…"]
-                names.append(entry.name)
+            names = [entry.name for entry in islice(entries, limit)]
     except OSError:
-        pass
-    return names
+        return ""
+    kinds = Counter(os.path.splitext(name)[1] or "without an ending" for name in names)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(5))

@@ -9,7 +9,10 @@ import os
 import re
 import socket
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -168,9 +171,9 @@ def test_the_drain_stops_at_the_scrapes_deadline(
     assert answer.sample("mx_exporter_duplicates_total") == 0
 
 
-def test_503_until_the_first_fold_is_done(spawn: support.Spawner, tmp_path: Path) -> None:
-    """The first fold is held up for as long as the test likes: in a pipe, by a follower that
-    reads one before it drains."""
+@pytest.fixture
+def held(spawn: support.Spawner, tmp_path: Path) -> Iterator[tuple[serving.Exporter, IO[bytes]]]:
+    """An exporter whose first drain begins only when the pipe that is given is closed."""
     serving.attempts(tmp_path, 3)
     gate, opened = os.pipe()
     port = support.free_port()
@@ -189,21 +192,35 @@ def test_503_until_the_first_fold_is_done(spawn: support.Spawner, tmp_path: Path
         pass_fds=[gate],
     )
     os.close(gate)
-    exporter = serving.Exporter(process, "127.0.0.1", port)
-    support.wait_until(lambda: "serving http://" in exporter.log)
-    try:
-        answer = exporter.get()
-        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-        assert exporter.get("/readyz").status == 503
-        assert exporter.get("/healthz").status == 200
-        page = exporter.get("/")
-        assert page.status == 200
-        assert "is being read for the first time" in page.text
-    finally:
-        os.close(opened)
+    support.wait_until(lambda: "serving http://" in process.error_output)
+    with open(opened, "wb") as pipe:
+        yield serving.Exporter(process, "127.0.0.1", port), pipe
+
+
+def test_503_until_the_first_fold_is_done(held: tuple[serving.Exporter, IO[bytes]]) -> None:
+    exporter, gate = held
+    answer = exporter.get()
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert exporter.get("/readyz").status == 503
+    assert exporter.get("/healthz").status == 200
+    page = exporter.get("/")
+    assert page.status == 200
+    assert "is being read for the first time" in page.text
+    gate.close()
     support.wait_until(exporter.ready)
     assert exporter.get().sample(SUCCESS) == 3
     assert "Read so far" in exporter.get("/").text
+
+
+def test_a_drain_that_hangs_does_not_hold_up_the_end(
+    held: tuple[serving.Exporter, IO[bytes]],
+) -> None:
+    exporter, _ = held
+    start = time.monotonic()
+    exporter.process.terminate()
+    assert exporter.process.result() == 0
+    assert time.monotonic() - start < 1
+    assert "Traceback" not in exporter.log
 
 
 def test_promtool_likes_the_page(exporter: serving.Exporter, promtool: str) -> None:

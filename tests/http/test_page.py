@@ -64,16 +64,17 @@ def test_all_is_well(spawn: support.Spawner, tmp_path: Path) -> None:
 
 
 def test_nothing_there(spawn: support.Spawner, tmp_path: Path) -> None:
-    (tmp_path / "<b>other&.txt").write_text("")
+    (tmp_path / "secret.<b>&").write_text("")
     exporter = serving.start(spawn, tmp_path)
     shown = read(exporter)
     for expected in (
         *(str(tmp_path), "has no segment", "events-<12 hex digits>-<n>.jsonl"),
         *("MX_METRICS_ENABLED=1", "MX_METRICS_DIR", "python -m mx_emitter"),
-        *(f"uid {os.geteuid()}", "drwx", "instead: <b>other&.txt"),
+        *(f"uid {os.geteuid()}", "drwx", "1 .<b>&"),
     ):
         assert expected in shown.text, expected
     assert "b" not in shown.tags
+    assert "secret" not in shown.text
     assert exporter.get().sample('mx_exporter_directory_state{state="empty"}') == 1
     support.wait_until(lambda: "nothing to show" in exporter.log)
     assert f"{tmp_path} [drwx" in exporter.log
