@@ -1,8 +1,10 @@
 """Sockets and connections: the part of the server that clients can do harm to.
 
-uvicorn's HTTP/1.1 protocol does the talking; its own server object is not used. Added here:
-time limits for clients that stall while they ask or while they are answered, a bound on open
-connections, and an end within a second whatever clients do.
+uvicorn's HTTP/1.1 protocol does the talking: on an event loop a client that stalls costs some
+kilobytes instead of a thread, TLS handshakes are not done where connections are accepted, and
+the whole idle exporter stays near 32 MB. uvicorn's own server object is not used, since it has
+no time limit for half a request or an answer that is not taken. Added here: those limits, a
+bound on open connections, and an end within a second whatever clients do.
 """
 
 from __future__ import annotations
