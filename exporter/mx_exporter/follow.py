@@ -118,6 +118,8 @@ class Follower:
         self.foreign_db_files = 0
         #: proc -> number of the last segment that the snapshot stands for.
         self.covered: dict[str, int] = {}
+        #: Segment's name -> bytes of it that were shipped, as the snapshot has it.
+        self.shipped: dict[str, int] = {}
         #: Names of segments that the snapshot stands for and that are still there.
         self.leftover: list[str] = []
         #: Names of files of ours that are being made, or were when their maker died.
@@ -175,6 +177,10 @@ class Follower:
         self._snapshot = identity
         self.snapshot_trouble = ""
 
+    def knows(self, identity: tuple[int, int, int] | None) -> bool:
+        """Whether that is the snapshot that was taken up, or None when there was none."""
+        return identity == self._snapshot and not self.snapshot_trouble
+
     def _lost_directory(self, error: OSError) -> None:
         self.identity = None
         self.trouble = error.strerror or str(error)
@@ -231,8 +237,13 @@ class Follower:
             return set()
         if read is None:
             return set()
+        again = self._snapshot is not None
         taken, self._snapshot = read
         self.snapshot_trouble = ""
+        self.shipped = taken.shipped
+        if again and taken.segments == self.covered:
+            # The same state: only what was shipped of the segments is another.
+            return set()
         self.covered = taken.segments
         self.fold = self.fold.fresh(taken.state)
         self._segments.clear()

@@ -65,6 +65,10 @@ class Ownership:
             os.close(dir_fd)
         return self.state
 
+    def owns(self, identity: tuple[int, int] | None) -> bool:
+        """Whether we own that directory (device and inode): its path may lead elsewhere now."""
+        return self.state == "owner" and self._identity == identity
+
     def release(self) -> None:
         """Let go of the directory: a standby takes over."""
         self._let_go()

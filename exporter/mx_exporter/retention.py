@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, parse_segment_name
 
@@ -38,6 +38,10 @@ RETRY_SECONDS = 5.0
 
 def _always(_: Segment) -> bool:
     return True
+
+
+def _as_kept() -> None:
+    return None
 
 
 class Retention:
@@ -67,11 +71,22 @@ class Retention:
         #: Compactions done, and segments they removed.
         self.compactions = 0
         self.removed = 0
+        #: Segments that had to go before they were released.
+        self.unshipped = 0
         #: Why the latest compaction failed; empty when it did not.
         self.trouble = ""
 
-    def run(self, follower: Follower, released: Callable[[Segment], bool] = _always) -> None:
-        """Compact what is due. ``released`` says whether a segment may go (it was archived).
+    def run(
+        self,
+        follower: Follower,
+        released: Callable[[Segment], bool] = _always,
+        shipped: Callable[[], Mapping[str, int] | None] = _as_kept,
+    ) -> None:
+        """Compact what is due.
+
+        ``released`` says whether a segment may go: it was shipped. One that was not goes only
+        where the writers would run out of room, and is counted. ``shipped`` gives the positions
+        to keep in the snapshot (`snapshot.Snapshot.shipped`); None: those that it has.
 
         Only the owner of the directory may call this, from the thread that drains. Never raises
         for what the directory does; it is tried again later.
@@ -84,17 +99,45 @@ class Retention:
                 self._sweep(dir_fd, follower)
                 chosen = self._due(follower, released)
                 if chosen:
-                    self._compact(dir_fd, follower, chosen)
+                    forced = [str(s.name) for s in chosen if not released(s)]
+                    self._compact(dir_fd, follower, chosen, shipped())
+                    self._count_unshipped(forced)
             finally:
                 os.close(dir_fd)
         except OSError as error:
-            self._not_before = self._clock() + RETRY_SECONDS
-            self.trouble = str(error)
-            if self.trouble != self._said:
-                self._said = self.trouble
-                _log.error("%s could not be compacted: %s", follower.directory, error)
+            self._tell(follower, error)
         else:
             self.trouble = ""
+
+    def keep(self, follower: Follower, shipped: Mapping[str, int]) -> bool:
+        """Keep the positions of shipping in the snapshot. The rules of `run` hold.
+
+        Returns whether they are kept.
+        """
+        if self._clock() < self._not_before or follower.identity is None:
+            return False
+        try:
+            dir_fd = os.open(follower.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if not follower.knows(snapshot.identity(dir_fd)):
+                    return False
+                identity = snapshot.amend(dir_fd, shipped)
+            finally:
+                os.close(dir_fd)
+        except snapshot.BadSnapshot:  # the follower told of it
+            return False
+        except OSError as error:
+            self._tell(follower, error)
+            return False
+        follower.compacted(set(), follower.covered, identity)
+        return True
+
+    def _tell(self, follower: Follower, error: OSError) -> None:
+        self._not_before = self._clock() + RETRY_SECONDS
+        self.trouble = str(error)
+        if self.trouble != self._said:
+            self._said = self.trouble
+            _log.error("the snapshot in %s could not be written: %s", follower.directory, error)
 
     def _due(self, follower: Follower, released: Callable[[Segment], bool]) -> list[Segment]:
         finished = [segment for segment in follower.segments if segment.done]
@@ -103,7 +146,6 @@ class Retention:
             return []
         # A quarter below the bounds, so that not every new segment costs a compaction.
         enough_bytes, enough_segments = self._retain * 3 // 4, self._max_segments * 3 // 4
-        crowded = follower.directory_bytes > self._crowded
         youngest = self._clock() - self._min_age
         chosen: list[Segment] = []
         taken = 0
@@ -115,7 +157,9 @@ class Retention:
                 break
             # The snapshot names the last segment of each process: none before it may stay.
             proc = segment.name.proc
-            if proc in held or (age > youngest and not crowded) or not released(segment):
+            crowded = follower.directory_bytes - taken > self._crowded
+            early = age > youngest or not released(segment)
+            if proc in held or (early and not crowded):
                 held.add(proc)
                 continue
             chosen.append(segment)
@@ -124,7 +168,22 @@ class Retention:
             count -= 1
         return chosen
 
-    def _compact(self, dir_fd: int, follower: Follower, chosen: list[Segment]) -> None:
+    def _count_unshipped(self, forced: list[str]) -> None:
+        if forced and not self.unshipped:
+            _log.error(
+                "compacted %s before it was shipped, so that the writers have room; others that "
+                "follow are counted only",
+                forced[0],
+            )
+        self.unshipped += len(forced)
+
+    def _compact(
+        self,
+        dir_fd: int,
+        follower: Follower,
+        chosen: list[Segment],
+        shipped: Mapping[str, int] | None,
+    ) -> None:
         if follower.snapshot_trouble:
             os.rename(SNAPSHOT_NAME, BAD_SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
             _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
@@ -151,7 +210,12 @@ class Retention:
         staying = {s.name.proc for s in follower.segments if str(s.name) not in names}
         for proc in {segment.name.proc for segment in chosen} - staying:
             fold.writer_gone(proc)
-        identity = snapshot.write(dir_fd, snapshot.dump(fold.state, covered))
+        kept = {
+            name: position
+            for name, position in (base.shipped if shipped is None else shipped).items()
+            if name not in names
+        }
+        identity = snapshot.write(dir_fd, snapshot.dump(fold.state, covered, kept))
         follower.compacted(names, covered, identity)
         self.compactions += 1
         self._remove(dir_fd, names)

@@ -3,7 +3,8 @@
 ``state of snapshot + remaining segments == state of all segments``, bit for bit: sums are kept
 as the exact integers they are. It names, for each process, the last segment it stands for, so
 that a crash between writing it and removing the segments counts nothing twice; and the table
-that the families were derived with, so that changed boundaries are noticed.
+that the families were derived with, so that changed boundaries are noticed. It also keeps how
+far the remaining segments were shipped (`shipping`), which is no matter to the state.
 """
 
 from __future__ import annotations
@@ -44,14 +45,19 @@ class Snapshot:
     segments: dict[str, int] = field(default_factory=dict)
     #: Families that start afresh: the snapshot was derived with another row of the table.
     changed: list[str] = field(default_factory=list)
+    #: Segment's file name -> bytes of it that were shipped.
+    shipped: dict[str, int] = field(default_factory=dict)
 
 
-def dump(state: State, segments: Mapping[str, int]) -> bytes:
+def dump(
+    state: State, segments: Mapping[str, int], shipped: Mapping[str, int] | None = None
+) -> bytes:
     """A snapshot as it lies in its file: one JSON object."""
     return orjson.dumps(
         {
             "format": FORMAT,
             "segments": dict(segments),
+            "shipped": dict(shipped or {}),
             "families": {
                 family.name: {
                     "table": family.fingerprint,
@@ -104,14 +110,23 @@ def read(dir_fd: int) -> tuple[Snapshot, tuple[int, int, int]] | None:
 
     Raises `BadSnapshot`, ``OSError`` when it cannot be read.
     """
-    try:
-        fd = os.open(
-            SNAPSHOT_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd
-        )
-    except FileNotFoundError:
-        return None
-    with open(fd, "rb") as file:
-        return load(file.read()), _identity(os.fstat(fd))
+    found = _contents(dir_fd)
+    return (load(found[0]), found[1]) if found else None
+
+
+def amend(dir_fd: int, shipped: Mapping[str, int]) -> tuple[int, int, int]:
+    """Keep other positions of shipping and the same state; return the new file's identity.
+
+    Where there is no snapshot, one that stands for nothing is made. Raises ``OSError``, and
+    `BadSnapshot` when there is one that should rather be left as it is.
+    """
+    found = _contents(dir_fd)
+    if found is None:
+        return write(dir_fd, dump(State(), {}, shipped))
+    load(found[0])
+    # Not taken apart and put together again: what an older table derived is to stay as it is.
+    packed = orjson.loads(found[0])
+    return write(dir_fd, orjson.dumps({**packed, "shipped": dict(shipped)}))
 
 
 def identity(dir_fd: int) -> tuple[int, int, int] | None:
@@ -140,6 +155,17 @@ def write(dir_fd: int, data: bytes) -> tuple[int, int, int]:
     # The segments are removed after this: their removal must not reach the disk before it.
     os.fsync(dir_fd)
     return written
+
+
+def _contents(dir_fd: int) -> tuple[bytes, tuple[int, int, int]] | None:
+    try:
+        fd = os.open(
+            SNAPSHOT_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd
+        )
+    except FileNotFoundError:
+        return None
+    with open(fd, "rb") as file:
+        return file.read(), _identity(os.fstat(fd))
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:
@@ -196,7 +222,8 @@ def _unpack(packed: dict[str, Any]) -> Snapshot:
     state.duplicates = packed["duplicates"]
     state.last_event = packed["last_event"]
     segments = {proc: int(n) for proc, n in packed["segments"].items()}
-    return Snapshot(state, segments, changed)
+    shipped = {str(name): int(position) for name, position in packed.get("shipped", {}).items()}
+    return Snapshot(state, segments, changed, shipped)
 
 
 def _unpack_loads(loads: Loads, packed: dict[str, Any]) -> None:
