@@ -112,7 +112,9 @@ _POLICY = Label("policy")
 _SOURCE = Label("source_worker_id", null="unknown", opt_in=True)
 _ENGINE = Label("engine", ("vllm", "sglang", "trtllm", "other"), "other")
 _MODEL = Label("model", null="unknown", max_length=MODEL_MAX)
-_LOAD_PHASE = Label("phase", ("artifact_install", "model_init", "chain", "publish"), DROP)
+_LOAD_PHASES = ("artifact_install", "model_init", "chain", "publish")
+_LOAD_PHASE = Label("phase", _LOAD_PHASES, DROP)
+_PHASE_OR_NONE = Label("phase", ("", *_LOAD_PHASES), DROP)
 _ARTIFACT = Label(
     "artifact",
     (
@@ -317,7 +319,7 @@ FAMILIES: tuple[Family, ...] = (
         "mx_loads_in_progress",
         IN_PROGRESS,
         "Loads that run, by their phase (empty between phases), of ranks that live.",
-        (_ENGINE, _MODEL, _LOAD_PHASE, _SCHEME),
+        (_ENGINE, _MODEL, _PHASE_OR_NONE, _SCHEME),
         _LOAD_EVENTS,
         "ours",
     ),
@@ -325,7 +327,7 @@ FAMILIES: tuple[Family, ...] = (
         "mx_loads_abandoned_total",
         ABANDONED,
         "Loads that never ended, by the phase they were in, of ranks that are gone.",
-        (_ENGINE, _MODEL, _LOAD_PHASE, _SCHEME),
+        (_ENGINE, _MODEL, _PHASE_OR_NONE, _SCHEME),
         _LOAD_EVENTS,
         "ours",
     ),

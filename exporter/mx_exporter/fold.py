@@ -7,11 +7,9 @@ how they were split, not on whether some came twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import product
 from math import isfinite
 from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from mx_emitter.events import EVENTS, HEADERS
 
@@ -32,7 +30,8 @@ from .families import (
 from .loads import LoadLabels
 from .parse import Record, Rejected, parse_lines
 from .series import Counted, Latest, Observed, Present, Summed
-from .state import SeriesByLabels, State
+from .state import State
+from .tables import CACHE_LIMIT, Table
 
 #: Why an event can be refused though its line is good.
 REFUSALS = {
@@ -47,11 +46,6 @@ REFUSALS = {
 }
 
 _NOT_FINITE = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
-
-#: Raw label values are free text; their cache is emptied when it has grown to this many.
-_CACHE_LIMIT = 20_000
-
-S = TypeVar("S", Present, Counted, Summed, Observed, Latest)
 
 #: Takes an event; returns why it was refused, or None.
 Derivation = Callable[[Record], str | None]
@@ -70,78 +64,6 @@ def refusal(value: object) -> str | None:
     return "not_a_number"
 
 
-class _Table(Generic[S]):
-    """The series of one family, found by an event's raw label values."""
-
-    def __init__(
-        self,
-        family: Family,
-        store: SeriesByLabels,
-        cap: int | None,
-        *,
-        opt_in: bool = False,
-    ) -> None:
-        self._labels = family.shown(opt_in=opt_in)
-        self._raw = itemgetter(*family.label_names(opt_in=opt_in))
-        self._store: dict[tuple[str, ...], S] = store  # type: ignore[assignment]
-        self._make: Callable[[str], S] = maker(family)
-        self._cap = cap
-        self._cache: dict[object, S | str] = {}
-        self.capped = False
-
-    def find(self, event: Record) -> S | str:
-        """The event's series, made when it is the first; or why there is none."""
-        try:
-            raw = self._raw(event)
-        except KeyError:
-            raw = tuple(event.get(label.name) for label in self._labels)
-        found = self._cache.get(raw)
-        if found is None:
-            found = self._resolve(event)
-            if found == "series_cap":
-                return found
-            if len(self._cache) >= _CACHE_LIMIT:
-                self._cache.clear()
-            self._cache[raw] = found
-        if not isinstance(found, str) and event["timestamp"] < found.created:
-            found.created = event["timestamp"]
-        return found
-
-    def _resolve(self, event: Record) -> S | str:
-        values = label_values(self._labels, event)
-        if isinstance(values, str):
-            return f"unknown_{values}"
-        return self.at(values, event["timestamp"]) or "series_cap"
-
-    def at(self, values: tuple[str, ...], timestamp: str) -> S | None:
-        """The series of these label values, made if need be; None past the cap."""
-        series = self._store.get(values)
-        if series is None:
-            if self._cap is not None and len(self._store) >= self._cap:
-                self.capped = True
-                return None
-            series = self._store[values] = self._make(timestamp)
-        elif timestamp < series.created:
-            series.created = timestamp
-        return series
-
-    def bear(self, given: dict[str, str], timestamp: str) -> None:
-        """Make the zero series of the given labels, one for each value of the others' domains."""
-        domains = [
-            (label.resolve(given[label.name]),) if label.name in given else label.domain or ()
-            for label in self._labels
-        ]
-        for values in product(*domains):
-            self.at(values, timestamp)  # type: ignore[arg-type]
-
-
-def maker(family: Family) -> Callable[[str], Any]:
-    """What makes a fresh series of a family from the timestamp of its first event."""
-    if family.measure == HISTOGRAM:
-        return partial(Observed, bounds=family.buckets)
-    return {PRESENCE: Present, SUM: Summed, LATEST: Latest}.get(family.measure, Counted)
-
-
 class Fold:
     """Folds events into `state`.
 
@@ -152,16 +74,16 @@ class Fold:
     def __init__(self, state: State | None = None, max_series: int | None = None) -> None:
         self.state = state if state is not None else State()
         self._cap = max_series
-        self._tables: dict[str, _Table[Any]] = {
-            family.name: _Table(family, self.state.series[family.name], max_series)
+        self._tables: dict[str, Table[Any]] = {
+            family.name: Table(family, self.state.series[family.name], max_series)
             for family in FAMILIES
         }
-        self._details: dict[str, _Table[Any]] = {
-            name: _Table(BY_NAME[name], store, max_series, opt_in=True)
+        self._details: dict[str, Table[Any]] = {
+            name: Table(BY_NAME[name], store, max_series, opt_in=True)
             for name, store in self.state.detail.items()
         }
         self._loads_capped = False
-        self._load_labels = BY_NAME["mx_loads_in_progress"].labels
+        self._load_labels: dict[object, LoadLabels] = {}
         self._derivations: dict[str, tuple[Derivation, ...]] = {
             name: self._derivations_of(name) for name in EVENTS
         }
@@ -266,25 +188,26 @@ class Fold:
 
     def _births_with(self, kind: str, *names: str) -> Derivation:
         tables = [self._tables[family.name] for family in FAMILIES if family.born_with == kind]
-        births: dict[tuple[str, ...], str] = {}
+        births: dict[object, str] = {}
+        named = itemgetter(*names)
 
         def bear(event: Record) -> None:
-            key = tuple(event[name] for name in names)
+            key = named(event)
             timestamp = event["timestamp"]
             known = births.get(key)
             if known is not None and timestamp >= known:
                 return
             for table in tables:
-                table.bear(dict(zip(names, key, strict=True)), timestamp)
-            if len(births) >= _CACHE_LIMIT:
+                table.bear({name: event[name] for name in names}, timestamp)
+            if len(births) >= CACHE_LIMIT:
                 births.clear()
             births[key] = timestamp
 
         return bear
 
     def _count(self, family: Family) -> Derivation:
-        table: _Table[Counted] = self._tables[family.name]
-        detail: _Table[Counted] | None = self._details.get(family.name)
+        table: Table[Counted] = self._tables[family.name]
+        detail: Table[Counted] | None = self._details.get(family.name)
 
         def count(event: Record) -> str | None:
             if detail is not None:
@@ -300,7 +223,7 @@ class Fold:
         return count
 
     def _sum(self, family: Family) -> Derivation:
-        table: _Table[Summed] = self._tables[family.name]
+        table: Table[Summed] = self._tables[family.name]
         field = family.field
 
         def add(event: Record) -> str | None:
@@ -319,7 +242,7 @@ class Fold:
         return add
 
     def _observe(self, family: Family) -> Derivation:
-        table: _Table[Observed] = self._tables[family.name]
+        table: Table[Observed] = self._tables[family.name]
         field = family.field
 
         def observe(event: Record) -> str | None:
@@ -330,14 +253,21 @@ class Fold:
             series = table.find(event)
             if isinstance(series, str):
                 return series
-            stamp = (event["timestamp"], event["proc"], event["seq"])
-            series.observe(value, (*stamp, value, event.get("rank"), event.get("load_id")))
+            exemplar = (
+                event["timestamp"],
+                event["proc"],
+                event["seq"],
+                value,
+                event.get("rank"),
+                event.get("load_id"),
+            )
+            series.observe(value, exemplar)
             return None
 
         return observe
 
     def _present(self, family: Family) -> Derivation:
-        table: _Table[Present] = self._tables[family.name]
+        table: Table[Present] = self._tables[family.name]
 
         def present(event: Record) -> str | None:
             series = table.find(event)
@@ -350,8 +280,8 @@ class Fold:
 
         A candidate that published none (null) is never read as 0.
         """
-        table: _Table[Latest] = self._tables[family.name]
-        detail: _Table[Latest] = self._details[family.name]
+        table: Table[Latest] = self._tables[family.name]
+        detail: Table[Latest] = self._details[family.name]
 
         def latest(event: Record) -> str | None:
             stamp = (event["timestamp"], event["proc"], event["seq"])
@@ -381,36 +311,41 @@ class Fold:
         load_id = event.get("load_id")
         if load_id is None:
             return None
-        proc = event["proc"]
-        refused = self._track(event, proc, load_id)
-        if refused is None and event["event"] == "load_finished":
-            self.state.loads.tidy(proc, load_id, self.state.books[proc].next)
-        return refused
-
-    def _track(self, event: Record, proc: str, load_id: str) -> str | None:
-        loads, name, seq = self.state.loads, event["event"], event["seq"]
+        loads, name = self.state.loads, event["event"]
+        proc, seq = event["proc"], event["seq"]
         if name == "load_finished":
-            loads.finished(proc, load_id, seq)
+            loads.finished(proc, load_id, seq, self.state.books[proc].next)
             return None
-        starts = name != "load_phase_finished"
-        whole = name == "load_started"
-        engine, model, phase, scheme = (
-            label.resolve(event.get(label.name)) for label in self._load_labels
-        )
-        if whole:
-            phase = ""
-        if phase is None:
+        labels = self._labels_of_load(event, whole=name == "load_started")
+        if labels is None:
             return None
-        labels = (engine or "", model or "", phase, scheme or "")
-        if starts and self._at_cap(labels):
+        if name == "load_phase_finished":
+            loads.phase(proc, load_id, seq, labels[2], runs=False)
+            return None
+        if self._at_cap(labels):
             return "series_cap"
-        if starts:
-            loads.note(labels, event["timestamp"])
-        if whole:
-            loads.started(proc, load_id, seq, (labels[0], labels[1], labels[3]))
+        loads.note(labels, event["timestamp"])
+        if name == "load_started":
+            loads.started(proc, load_id, seq, labels)
         else:
-            loads.phase(proc, load_id, seq, phase, runs=starts)
+            loads.phase(proc, load_id, seq, labels[2], runs=True)
         return None
+
+    def _labels_of_load(self, event: Record, *, whole: bool) -> LoadLabels | None:
+        """Labels of a ``whole`` load or of a phase; None when the phase is not a known one."""
+        phase = None if whole else event["phase"]
+        raw = (event["engine"], event.get("model"), phase, event["scheme"])
+        known = self._load_labels.get(raw)
+        if known is None:
+            labels = BY_NAME["mx_loads_in_progress"].labels
+            values = label_values(labels, {**event, "phase": phase})
+            if isinstance(values, str):
+                return None
+            engine, model, phase, scheme = values
+            if len(self._load_labels) >= CACHE_LIMIT:
+                self._load_labels.clear()
+            known = self._load_labels[raw] = (engine, model, phase, scheme)
+        return known
 
     def _at_cap(self, labels: LoadLabels) -> bool:
         series = self.state.loads.series

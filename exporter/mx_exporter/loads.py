@@ -18,8 +18,8 @@ class Load:
     def __init__(self) -> None:
         self.started = -1
         self.ended = -1
-        #: engine, model, scheme, as its start named them.
-        self.labels = ("", "", "")
+        #: As its start named them.
+        self.labels: LoadLabels = ("", "", "", "")
         #: phase -> (number of its latest event, whether that was its start)
         self.phases: dict[str, tuple[int, bool]] = {}
 
@@ -36,7 +36,7 @@ class Load:
             for phase, (seq, runs) in self.phases.items()
             if runs and seq > self.started
         ]
-        engine, model, scheme = self.labels
+        engine, model, _, scheme = self.labels
         return (engine, model, max(running)[1] if running else "", scheme)
 
 
@@ -59,16 +59,21 @@ class Loads:
         if known is None or timestamp < known:
             self.series[labels] = timestamp
 
-    def started(self, proc: str, load_id: str, seq: int, labels: tuple[str, str, str]) -> None:
-        """A load started; ``labels`` are engine, model and scheme."""
+    def started(self, proc: str, load_id: str, seq: int, labels: LoadLabels) -> None:
+        """A load started."""
         load = self._load(proc, load_id)
         if seq > load.started:
             load.started, load.labels = seq, labels
 
-    def finished(self, proc: str, load_id: str, seq: int) -> None:
-        """A load ended."""
+    def finished(self, proc: str, load_id: str, seq: int, complete: int) -> None:
+        """A load ended. It is forgotten when all numbers below ``complete`` were met, its own
+        among them: no event of it that came before can turn up any more."""
         load = self._load(proc, load_id)
         load.ended = max(load.ended, seq)
+        if not load.runs and load.ended < complete:
+            del self.open[proc][load_id]
+            if not self.open[proc]:
+                del self.open[proc]
 
     def phase(self, proc: str, load_id: str, seq: int, phase: str, *, runs: bool) -> None:
         """A phase of a load started (``runs``) or ended."""
@@ -76,15 +81,6 @@ class Loads:
         known = phases.get(phase)
         if known is None or seq > known[0]:
             phases[phase] = (seq, runs)
-
-    def tidy(self, proc: str, load_id: str, complete: int) -> None:
-        """Forget a load that ended, when all numbers below ``complete`` were met."""
-        loads = self.open[proc]
-        load = loads[load_id]
-        if not load.runs and load.ended < complete and load.ended >= 0:
-            del loads[load_id]
-            if not loads:
-                del self.open[proc]
 
     def settle(self, proc: str) -> None:
         """The writer is gone: what it left open was abandoned."""

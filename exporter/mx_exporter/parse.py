@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -11,6 +12,7 @@ import orjson
 from mx_emitter.events import (
     ANY,
     EVENTS,
+    HEADERS,
     INTEGER,
     LOADS,
     NUMBER,
@@ -104,7 +106,70 @@ _SEPARATOR = random.SystemRandom().getrandbits(62)
 _JOINT = b",%d," % _SEPARATOR
 
 
+class _Layout:
+    """The keys of an event just as the emitter writes them, and combinations of types that
+    passed `_checked`. A record of these keys and types is good without looking at each field."""
+
+    __slots__ = ("passed", "values")
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.values = itemgetter(*keys)
+        self.passed: set[tuple[type, ...]] = set()
+
+
+def _layouts() -> dict[tuple[str, int], _Layout]:
+    """By event and number of keys: a record with that many keys that has all these has no other.
+
+    Left out are events whose fields are not judged by their type alone, and headers, which are
+    few.
+    """
+    reserved = ("event", "timestamp", "level", "proc", "seq", "rank", "scheme")
+    found = {}
+    for event in EVENTS.values():
+        if event.name in HEADERS or any(field.kind == LOADS for field in event.fields):
+            continue
+        own = tuple(f.name for f in event.fields if f.name not in ("error", "error_type"))
+        for keys in (reserved + own, (*reserved, *own, "load_id")):
+            found[event.name, len(keys)] = _Layout(keys)
+    return found
+
+
+_LAYOUTS = _layouts()
+
+#: Combinations that a layout remembers; logs that were not tampered with have a handful.
+_MAX_PASSED = 64
+
+#: What 20 characters every timestamp of a second begins with, for seconds that were seen.
+_seconds: set[str] = set()
+_MAX_SECONDS = 10_000
+
+
 def _typed(value: object) -> Record | Rejected:
+    try:
+        layout = _LAYOUTS[value["event"], len(value)]  # type: ignore[index, arg-type]
+        types = tuple(map(type, layout.values(value)))  # type: ignore[arg-type]
+    except (KeyError, TypeError):
+        return _checked(value)
+    record: Record = value  # type: ignore[assignment]
+    if types in layout.passed and _known_second(record["timestamp"]) and 0 <= record["seq"] < 2**63:
+        return record if record["proc"] else _checked(value)
+    checked = _checked(value)
+    if checked is value and len(layout.passed) < _MAX_PASSED:
+        layout.passed.add(types)
+    return checked
+
+
+def _known_second(stamp: str) -> bool:
+    """Whether a text is a good timestamp, of a second that was seen before."""
+    micros = stamp[20:-1]
+    if stamp[:20] in _seconds and len(stamp) == 27:
+        return micros.isdigit() and stamp.isascii() and stamp[26] == "Z"
+    if TIMESTAMP.fullmatch(stamp) and len(_seconds) < _MAX_SECONDS:
+        _seconds.add(stamp[:20])
+    return False
+
+
+def _checked(value: object) -> Record | Rejected:
     if type(value) is not dict:
         return Rejected("not_object", f"the line is {_named(value)}, not an object")
     name = value.get("event")

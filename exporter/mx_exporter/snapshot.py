@@ -22,9 +22,10 @@ from mx_emitter.events import SNAPSHOT_NAME
 from .books import Book
 from .errors import MxError
 from .families import FAMILIES
-from .fold import maker
 from .loads import Load, Loads
+from .segments import open_segment
 from .state import SeriesByLabels, State
+from .tables import maker
 
 FORMAT = 1
 
@@ -159,9 +160,7 @@ def write(dir_fd: int, data: bytes) -> tuple[int, int, int]:
 
 def _contents(dir_fd: int) -> tuple[bytes, tuple[int, int, int]] | None:
     try:
-        fd = os.open(
-            SNAPSHOT_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd
-        )
+        fd = open_segment(SNAPSHOT_NAME, dir_fd)
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:

@@ -494,7 +494,7 @@ def test_the_cap_on_loads():
 
 def test_free_text_in_a_clamped_label_does_not_pile_up(monkeypatch):
     """Each odd kind is the same series; the cache of raw values stays bounded."""
-    monkeypatch.setattr("mx_exporter.fold._CACHE_LIMIT", 10)
+    monkeypatch.setattr("mx_exporter.tables.CACHE_LIMIT", 10)
     log = Lines()
     whole = fold([log("nixl_failed", kind=f"odd {n}") for n in range(100)])
     assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 100
