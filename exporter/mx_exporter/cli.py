@@ -55,11 +55,20 @@ def cli() -> None:
 
 
 @cli.command()
-@settings_options("directory", "listen", "source_id_label", "max_series")
+@settings_options(
+    "directory",
+    "listen",
+    "source_id_label",
+    "max_series",
+    "retain_seconds",
+    "tee",
+    "archive_dir",
+)
 def serve(**flags: str | bool | None) -> int:
     """Follow the directory and serve its metrics.
 
-    /metrics for Prometheus, /healthz, /readyz, and / for people.
+    /metrics for Prometheus, /healthz, /readyz, and / for people. One exporter owns a directory
+    and compacts it; a second one stands by and takes over when the first one goes.
     """
     settings = read_settings(flags)
     from .serve import run

@@ -10,7 +10,10 @@ from .exposition import seconds
 from .families import BY_NAME
 from .fold import REFUSALS, Fold
 from .follow import IGNORED, Follower
+from .ownership import STATES, Ownership
 from .parse import REASONS
+from .retention import Retention
+from .shipping import WAYS, Shipper
 from .state import State
 
 
@@ -111,6 +114,70 @@ def capped_families(fold: Fold, *, source_id_label: bool) -> Iterator[Metric]:
         "family",
         {name: int(name in capped) for name in BY_NAME},
         GaugeMetricFamily,
+    )
+
+
+def keeping_families(
+    ownership: Ownership, retention: Retention, follower: Follower
+) -> Iterator[Metric]:
+    """Who owns the directory, and what became of its finished segments."""
+    yield _by(
+        "mx_exporter_owner_state",
+        "What this exporter is to the directory: 1 for the state it is in. "
+        "Only an owner compacts it.",
+        "state",
+        {name: int(name == ownership.state) for name in STATES},
+        GaugeMetricFamily,
+    )
+    yield _counter(
+        "mx_exporter_compactions_total",
+        "Snapshots written for segments that were then removed.",
+        retention.compactions,
+    )
+    yield _counter(
+        "mx_exporter_segments_removed_total",
+        "Segments removed after a snapshot stood for them.",
+        retention.removed,
+    )
+    yield _counter(
+        "mx_exporter_unshipped_segments_total",
+        "Segments removed before they were shipped, so that the writers had room.",
+        retention.unshipped,
+    )
+    yield _gauge(
+        "mx_exporter_retention_trouble",
+        "1 while the directory cannot be compacted; the log says why.",
+        int(bool(retention.trouble)),
+    )
+    yield _gauge(
+        "mx_exporter_snapshot_trouble",
+        "1 while the snapshot cannot be used: what it stands for is missing from the metrics.",
+        int(bool(follower.snapshot_trouble)),
+    )
+
+
+def shipping_families(shipper: Shipper) -> Iterator[Metric]:
+    """What left the pod by the tee and the archive."""
+    if shipper.tees:
+        yield _counter(
+            "mx_exporter_lines_teed_total", "Event lines written to standard output.", shipper.lines
+        )
+    if shipper.archives:
+        yield _counter(
+            "mx_exporter_segments_archived_total",
+            "Segments put in the archive directory.",
+            shipper.archived,
+        )
+    yield _by(
+        "mx_exporter_shipping_failures_total",
+        "Tries to ship that failed, by where to.",
+        "to",
+        {**dict.fromkeys(WAYS, 0), **shipper.failures},
+    )
+    yield _gauge(
+        "mx_exporter_segments_pending",
+        "Finished segments that were not shipped whole yet.",
+        shipper.pending,
     )
 
 

@@ -38,6 +38,8 @@ class Seen(NamedTuple):
     unread_bytes: int
     last_event: str
     drain_seconds: float
+    #: Who owns the directory: see `keeping.Keeper.text`.
+    kept: str
 
 
 def render(place: Place, seen: Seen | None) -> bytes:
@@ -61,6 +63,7 @@ def render(place: Place, seen: Seen | None) -> bytes:
                 ("its owner", place.owner or "-"),
                 ("its mode", place.mode or "-"),
                 ("we are", user_text(os.geteuid())),
+                ("kept by", "-" if seen is None else seen.kept),
                 ("looking for", PATTERN),
             ],
         ),

@@ -19,6 +19,7 @@ from mx_emitter.events import VERSION
 from . import exposition, own, page
 from .fold import Fold
 from .follow import Follower
+from .keeping import Keeper
 from .place import STATES, Place, look_at
 from .settings import Settings
 from .wake import Waker
@@ -29,13 +30,15 @@ logger = logging.getLogger(__name__)
 class Pipeline:
     """The way from the directory to the page. Used by the drains' worker, one call at a time.
 
+    :param keeper: of the same directory.
     :param wake: called, from any thread, when the directory changed.
     """
 
-    def __init__(self, settings: Settings, wake: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, keeper: Keeper, wake: Callable[[], None]) -> None:
         self._settings = settings
-        self._fold = Fold(max_series=settings.max_series)
-        self._follower = Follower(settings.directory.path, self._fold)
+        self._keeper = keeper
+        # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
+        self._follower = Follower(settings.directory.path, Fold(max_series=settings.max_series))
         self._waker = Waker(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
         self._drain_seconds = 0.0
@@ -50,7 +53,9 @@ class Pipeline:
         started = time.monotonic()
         if self._settings.directory.objection() is None:
             self._waker.look()
+            self._keeper.claim()
             self._follower.drain(deadline)
+            self._keeper.tend(self._follower)
         self._drain_seconds = time.monotonic() - started
         self._place = self._look()
         if self._place.state != self._told:
@@ -69,13 +74,16 @@ class Pipeline:
         """The exposition: the derived families, then those about ourselves."""
         metrics = [
             *exposition.families(
-                self._fold.state,
+                self._follower.fold.state,
                 source_id_label=self._settings.source_id_label,
                 openmetrics=openmetrics,
             ),
-            *own.state_families(self._fold.state),
+            *own.state_families(self._follower.fold.state),
             *own.reading_families(self._follower),
-            *own.capped_families(self._fold, source_id_label=self._settings.source_id_label),
+            *own.capped_families(
+                self._follower.fold, source_id_label=self._settings.source_id_label
+            ),
+            *self._keeper.families(self._follower),
             *self._own_families(),
             *self._process.collect(),
         ]
@@ -83,7 +91,7 @@ class Pipeline:
 
     def index(self) -> bytes:
         """The page for people."""
-        state, follower = self._fold.state, self._follower
+        state, follower = self._follower.fold.state, self._follower
         seen = page.Seen(
             segments=len(follower.segments),
             writers_alive=follower.writers_alive,
@@ -98,6 +106,7 @@ class Pipeline:
             unread_bytes=follower.bytes_unread,
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
+            kept=self._keeper.text,
         )
         return page.render(self._place, seen)
 
@@ -106,8 +115,9 @@ class Pipeline:
         return page.render(self._place, None)
 
     def close(self) -> None:
-        """Stop watching the directory."""
+        """Stop watching the directory, and let go of it."""
         self._waker.stop()
+        self._keeper.close(self._follower)
 
     def _look(self) -> Place:
         return look_at(

@@ -13,6 +13,8 @@ from collections import Counter
 from itertools import islice
 from typing import NamedTuple
 
+from mx_emitter.events import is_ours
+
 from .settings import Directory
 
 #: What was looked for.
@@ -123,11 +125,12 @@ def look_at(directory: Directory, *, segments: int, client_files: int, trouble: 
 
 
 def kinds_in(path: str, limit: int = 1000) -> str:
-    """What kinds of files are in a directory, for people: ``3 .db, 1 .txt``. Only endings: the
-    page may be read by anybody, the directory's names perhaps not. Looks at ``limit`` names."""
+    """What kinds of others' files are in a directory, for people: ``3 .db, 1 .txt``. Only
+    endings: the page may be read by anybody, the directory's names perhaps not. Looks at
+    ``limit`` names."""
     try:
         with os.scandir(path) as entries:
-            names = [entry.name for entry in islice(entries, limit)]
+            names = [entry.name for entry in islice(entries, limit) if not is_ours(entry.name)]
     except OSError:
         return ""
     kinds = Counter(os.path.splitext(name)[1] or "without an ending" for name in names)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import socket
 import sys
 import time
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from .drains import Drains
 from .endpoint import Endpoint
 from .errors import MxError
+from .keeping import Keeper
 from .pipeline import Pipeline
 from .server import Server, bind
 from .settings import Listen, Settings
@@ -27,15 +27,18 @@ logger = logging.getLogger(__name__)
 #: Seconds that a drain in hand has at the end, after the endpoint has closed.
 _LAST_DRAIN_SECONDS = 0.1
 
+#: Seconds that the shipping of what was drained has at the end; they begin with the signal.
+_LAST_SHIPPING_SECONDS = 0.3
+
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code.
 
     :raises BindError: the endpoint's port could not be had.
+    :raises UsageError: a tee is wanted and standard output is closed.
     """
     log_to_stderr()
-    sockets = bind(settings.endpoint) if settings.endpoint else []
-    asyncio.run(_serve(settings, sockets))
+    asyncio.run(_run(settings, Keeper(settings)))
     return 0
 
 
@@ -50,14 +53,39 @@ def log_to_stderr() -> None:
     logging.getLogger("mx_exporter").setLevel(logging.INFO)
 
 
-async def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
+async def _run(settings: Settings, keeper: Keeper) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.set_exception_handler(_say_in_one_line)
+    await _stand_by(settings, keeper, stop)
+    if not stop.is_set():
+        await _serve(settings, keeper, stop)
 
-    pipeline = Pipeline(settings, lambda: drains.wake_soon())
+
+async def _stand_by(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> None:
+    """Wait while another exporter owns the directory: it may well have our port, too."""
+    ownership, retry = keeper.ownership, settings.bind_retry_secs
+    if settings.directory.objection() is not None or ownership.claim() != "standby":
+        return
+    logger.warning(
+        "standing by: %s is owned by another exporter, %s; trying to take over every %g s",
+        ownership.directory,
+        ownership.reason,
+        retry,
+    )
+    while not stop.is_set() and ownership.claim() == "standby":
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(stop.wait(), retry)
+    if not stop.is_set():
+        logger.info("taking over")
+
+
+async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    sockets = bind(settings.endpoint) if settings.endpoint else []
+    pipeline = Pipeline(settings, keeper, lambda: drains.wake_soon())
     drains = Drains(pipeline)
     if settings.source_id_label:
         logger.warning("source_worker_id is shown as a label: its series grow without end")
@@ -71,10 +99,13 @@ async def _serve(settings: Settings, sockets: list[socket.socket]) -> None:
         if draining.done():
             raise MxError(f"draining ended: {draining.exception()!r}")
     finally:
+        shipped = loop.time() + _LAST_SHIPPING_SECONDS
+        keeper.finish(_LAST_SHIPPING_SECONDS)
         await server.stop()
         draining.cancel()
+        limit = max(0.0, shipped - loop.time()) + _LAST_DRAIN_SECONDS
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(drains.close(pipeline.close), _LAST_DRAIN_SECONDS)
+            await asyncio.wait_for(drains.close(pipeline.close), limit)
 
 
 def _say_in_one_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -126,6 +126,20 @@ def _directory(text: str) -> Directory:
     return Directory(text, named=True)
 
 
+def _path(text: str) -> str:
+    return _directory(text).path
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError("expected a number of seconds, 0 or more")
+    return seconds
+
+
 #: Seconds between two tries of a standby to take over.
 DEFAULT_BIND_RETRY_SECS = 15.0
 
@@ -238,6 +252,37 @@ class Settings:
             metavar="BYTES",
         ),
     )
+    retain_seconds: float = field(
+        default=60.0,
+        metadata=_option(
+            _duration,
+            "Seconds that a finished segment stays at least, for those who copy segments; waived "
+            "where the writers would run out of room.",
+            "60",
+            flag="--retain-seconds",
+            variable="MX_METRICS_RETAIN_SECONDS",
+            metavar="SECONDS",
+        ),
+    )
+    tee: bool = field(
+        default=False,
+        metadata=_option(
+            _boolean,
+            "Write each event line to standard output as well, for the node's log collector.",
+            "off",
+            flag="--tee",
+        ),
+    )
+    archive_dir: str | None = field(
+        default=None,
+        metadata=_option(
+            _path,
+            "Directory that gets each finished segment, gzipped; it must be there.",
+            "none",
+            flag="--archive-dir",
+            metavar="DIR",
+        ),
+    )
     bind_retry_secs: float = field(
         default=DEFAULT_BIND_RETRY_SECS,
         metadata=_option(
@@ -283,7 +328,19 @@ def read_settings(
             values[name] = _parse(option, str(option.flag), given)
         elif option.variable and (text := environ.get(option.variable, "").strip()):
             values[name] = _parse(option, option.variable, text)
-    return Settings(**values)
+    settings = Settings(**values)
+    _check(settings)
+    return settings
+
+
+def _check(settings: Settings) -> None:
+    archive, directory = settings.archive_dir, settings.directory.path
+    if archive is None:
+        return
+    if os.path.realpath(archive) == os.path.realpath(directory):
+        raise UsageError(f"--archive-dir: {archive} is the directory of the segments")
+    if os.path.exists(archive) and not os.path.isdir(archive):
+        raise UsageError(f"--archive-dir: {archive} is not a directory")
 
 
 def resolve_directory(

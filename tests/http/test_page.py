@@ -173,7 +173,7 @@ def test_every_state_but_the_good_one_has_causes() -> None:
 @pytest.mark.parametrize("state", STATES)
 def test_any_path_can_be_shown(state: str) -> None:
     path = os.fsdecode(b"/a\xff<script>\n")
-    for seen in (None, page.Seen(*[0] * 11, "", 0.0)):
+    for seen in (None, page.Seen(*[0] * 11, "", 0.0, "us")):
         shown = Reader(page.render(Place(path, state), seen).decode())
         assert "script" not in shown.tags
         assert "/a?<script>" in shown.text

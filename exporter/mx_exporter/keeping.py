@@ -1,0 +1,133 @@
+"""What an exporter does for its directory besides reading it: owning it, keeping it within
+bounds, and seeing its log leave the pod.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from . import own
+from .errors import UsageError
+from .follow import Follower, Segment
+from .ownership import STATES, Ownership
+from .retention import Retention
+from .settings import Settings
+from .shipping import Shipper
+
+_log = logging.getLogger(__name__)
+
+#: Seconds between two writings of the positions of the tee.
+KEEP_SECONDS = 30.0
+
+
+class Keeper:
+    """Keeps one directory. Used by one thread at a time, but for `finish`.
+
+    :raises UsageError: a tee is wanted and standard output is closed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        path = settings.directory.path
+        self.ownership = Ownership(path)
+        self._settings = settings
+        self._retention = Retention(
+            settings.retain_bytes, settings.max_bytes, min_age=settings.retain_seconds
+        )
+        self._shipper: Shipper | None = None
+        if settings.tee or settings.archive_dir:
+            tee = _standard_output() if settings.tee else None
+            self._shipper = Shipper(path, tee=tee, archive=settings.archive_dir)
+        self._kept_at = time.monotonic()
+        self._told = ("waiting", "")
+
+    @property
+    def text(self) -> str:
+        """Whether we own the directory, or why not, for people."""
+        state, reason = self.ownership.state, self.ownership.reason
+        if state == "owner":
+            return f"us: {STATES[state]}"
+        return f"not us: {STATES[state]}" + (f" ({reason})" if reason else "")
+
+    def claim(self) -> None:
+        """Before a drain: own the directory, if nobody else does.
+
+        Before, since the directory may have been compacted by the one who owned it last: only
+        what was read since it is ours may be compacted by us.
+        """
+        if self._settings.directory.objection() is not None:
+            return
+        self.ownership.claim()
+        said = (self.ownership.state, self.ownership.reason)
+        if said != self._told:
+            self._told = said
+            self._say()
+
+    def tend(self, follower: Follower) -> None:
+        """After a drain: ship and compact what is due. Never raises for what the disks do."""
+        if follower.identity is None:
+            return
+        owner = self.ownership.owns(follower.identity)
+        if owner:
+            self._retention.run(follower, self._released, self._positions)
+        if self._shipper is None:
+            return
+        # Beside another who owns the directory: what is to be shipped is shipped by that one.
+        reads = owner or self.ownership.state == "reader"
+        self._shipper.offer(follower.segments if reads else [], follower.shipped)
+        if owner and time.monotonic() >= self._kept_at + KEEP_SECONDS:
+            self._keep(follower)
+
+    def finish(self, seconds: float) -> None:
+        """Have the shipping end within so many seconds. Any thread may call this."""
+        if self._shipper is not None:
+            self._shipper.finish(seconds)
+
+    def close(self, follower: Follower) -> None:
+        """After `finish`: wait for its end, keep the positions, let go of the directory."""
+        if self._shipper is not None:
+            self._shipper.join()
+            if self.ownership.owns(follower.identity):
+                self._keep(follower)
+        self.ownership.release()
+
+    def families(self, follower: Follower) -> Iterator[Metric]:
+        """The exporter's own families of all this."""
+        yield from own.keeping_families(self.ownership, self._retention, follower)
+        if self._shipper is not None:
+            yield from own.shipping_families(self._shipper)
+
+    def _released(self, segment: Segment) -> bool:
+        return self._shipper is None or self._shipper.released(segment)
+
+    def _positions(self) -> dict[str, int] | None:
+        return None if self._shipper is None else self._shipper.positions()
+
+    def _keep(self, follower: Follower) -> None:
+        positions = self._positions()
+        self._kept_at = time.monotonic()
+        if (
+            positions is not None
+            and positions != follower.shipped
+            and self._retention.keep(follower, positions)
+        ):
+            follower.shipped = positions
+
+    def _say(self) -> None:
+        path, state, reason = self.ownership.directory, self.ownership.state, self.ownership.reason
+        if state == "owner":
+            _log.info("%s is ours: it is compacted by this exporter", path)
+        elif state == "reader":
+            _log.warning("%s is served without owning it, and not compacted: %s", path, reason)
+        elif state == "standby":
+            _log.warning("%s is served without owning it: it is owned by %s", path, reason)
+
+
+def _standard_output() -> int:
+    if sys.stdout is None:
+        raise UsageError("--tee: standard output is closed")
+    return sys.stdout.fileno()
