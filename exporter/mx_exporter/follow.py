@@ -29,8 +29,9 @@ _log = logging.getLogger(__name__)
 #: Bytes read at a time. Bounds what a drain holds in memory, and how late it sees its deadline.
 BLOCK_BYTES = 64 * 1024
 
-#: Bytes before the read position that are compared when a file has grown.
-ANCHOR_BYTES = 64
+#: Bytes before the read position that are compared before a file is read on. More than a line,
+#: so that they hold a number or a time: lines that end alike would pass for one another.
+ANCHOR_BYTES = 512
 
 #: How often a drain starts over before it leaves the rest to the next one.
 _ATTEMPTS = 10
@@ -75,6 +76,7 @@ class Segment:
     def finish(self, fold: Fold) -> None:
         """The writer is gone: fold the last line if it is whole, else count it as torn."""
         self.done = True
+        self.anchor = b""
         last = parse_line(self.splitter.rest())
         if isinstance(last, Rejected) and last.reason == "not_json":
             fold.reject("torn")
@@ -99,7 +101,9 @@ class Follower:
         #: Replaced when a snapshot is taken up.
         self.fold = fold
         self._clock = clock
+        #: In the order of their names, and so each process's in the order of their numbers.
         self._segments: dict[str, Segment] = {}
+        self._newest: dict[str, int] = {}
         #: (device, inode) of the directory at the latest drain; None when there is none.
         self.identity: tuple[int, int] | None = None
         #: Why the directory could not be listed at the latest drain; empty when it could.
@@ -144,10 +148,9 @@ class Follower:
         """Read and fold everything that is in the directory, up to the sizes seen now.
 
         Stops at ``deadline`` (of ``time.monotonic``, in seconds); what is left unread then
-        shows in `bytes_unread` and is read by the next drain.
+        shows in `bytes_unread` and is read by the next drain. No deadline holds for a drain that
+        starts over from another snapshot: short of what was read before, counters would fall.
         """
-        self.ignored = Counter()
-        self.bytes_unread = 0
         try:
             dir_fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -184,12 +187,20 @@ class Follower:
     def _lost_directory(self, error: OSError) -> None:
         self.identity = None
         self.trouble = error.strerror or str(error)
-        self._segments.clear()
-        self.directory_bytes = 0
-        self.foreign_db_files = 0
+        self.ignored = Counter()
+        self.bytes_unread = 0
+        # What is only out of reach for now is not read twice: rejected lines have no identity.
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            self._segments.clear()
+            self.directory_bytes = 0
+            self.foreign_db_files = 0
 
     def _drain(self, dir_fd: int, deadline: float | None) -> None:
+        self.ignored = Counter()
+        self.bytes_unread = 0
         orphans = self._take_up_snapshot(dir_fd)
+        if orphans is not None:
+            deadline = None
         fresh = self._list(dir_fd)
         if snapshot.identity(dir_fd) not in (None, self._snapshot):
             raise StartOver
@@ -206,7 +217,7 @@ class Follower:
             self._list(dir_fd)
             fresh = [s for name, s in self._segments.items() if name not in known]
             self._settle(ended)
-        self._settle(orphans)
+        self._settle(orphans or set())
         self.directory_bytes = self._others_bytes + sum(s.size for s in self._segments.values())
 
     def _settle(self, procs: set[str]) -> None:
@@ -214,14 +225,18 @@ class Follower:
         for proc in procs - open_still:
             self.fold.writer_gone(proc)
 
-    def _take_up_snapshot(self, dir_fd: int) -> set[str]:
-        """Start from the directory's snapshot, if it is another one than the last.
+    def _take_up_snapshot(self, dir_fd: int) -> set[str] | None:
+        """Start over from the directory's snapshot, if it holds another state than the last.
 
-        Returns the processes that it holds: those without a segment are gone.
+        Returns the processes that it holds: those without a segment are gone. None: go on.
         """
         found = snapshot.identity(dir_fd)
-        if found is None or found == self._snapshot:
-            return set()
+        if found == self._snapshot:
+            return None
+        if found is None:
+            # It was removed, and stands for no segment that is there. What was folded stays.
+            self._snapshot, self.covered, self.snapshot_trouble = None, {}, ""
+            return None
         path = os.path.join(self.directory, SNAPSHOT_NAME)
         try:
             read = snapshot.read(dir_fd)
@@ -234,16 +249,15 @@ class Follower:
                 path,
                 error,
             )
-            return set()
+            return None
         if read is None:
-            return set()
-        again = self._snapshot is not None
+            return None
         taken, self._snapshot = read
         self.snapshot_trouble = ""
         self.shipped = taken.shipped
-        if again and taken.segments == self.covered:
+        if taken.segments == self.covered:
             # The same state: only what was shipped of the segments is another.
-            return set()
+            return None
         self.covered = taken.segments
         self.fold = self.fold.fresh(taken.state)
         self._segments.clear()
@@ -279,6 +293,7 @@ class Follower:
                         known = Segment(name, entry.inode())
                     there[entry.name] = known
         self._segments = dict(sorted(there.items(), key=lambda item: item[1].name))
+        self._newest = {s.name.proc: s.name.n for s in self._segments.values()}
         return [segment for segment in self._segments.values() if not segment.done]
 
     def _other(self, entry: os.DirEntry[str]) -> None:
@@ -313,7 +328,7 @@ class Follower:
             status = os.fstat(fd)
             if status.st_ino != segment.inode:
                 return False
-            if self._rewritten(segment, fd, status.st_size):
+            if self._is_rewritten(segment, fd, status.st_size):
                 self._start_again(segment)
             segment.size = status.st_size
             segment.mtime = status.st_mtime
@@ -347,26 +362,24 @@ class Follower:
         if book is None or book.locked:
             return unlocked
         # No locks where the writer is: only a newer segment tells that this one is finished.
-        return any(
-            other.name.proc == segment.name.proc and other.name.n > segment.name.n
-            for other in self._segments.values()
-        )
+        return segment.name.n < self._newest[segment.name.proc]
 
-    def _rewritten(self, segment: Segment, fd: int, size: int) -> bool:
+    def _is_rewritten(self, segment: Segment, fd: int, size: int) -> bool:
         """Whether the file no longer begins with what was read of it."""
-        if size == segment.size == segment.position:
-            return False
         anchor = segment.anchor
         start = segment.position - len(anchor)
         return size < segment.position or os.pread(fd, len(anchor), start) != anchor
 
-    def _start_again(self, segment: Segment) -> None:
+    def shrunk(self, name: SegmentName) -> None:
+        """Tell that a segment lacks bytes that it had."""
         self.rewritten += 1
         _log.warning(
-            "%s was truncated or rewritten; reading it again from its start, what it held may be "
-            "lost",
-            os.path.join(self.directory, str(segment.name)),
+            "%s was truncated or rewritten; what it held may be lost",
+            os.path.join(self.directory, str(name)),
         )
+
+    def _start_again(self, segment: Segment) -> None:
+        self.shrunk(segment.name)
         segment.splitter = LineSplitter()
         segment.position = 0
         segment.anchor = b""

@@ -104,7 +104,7 @@ class Retention:
                     self._count_unshipped(forced)
             finally:
                 os.close(dir_fd)
-        except OSError as error:
+        except (OSError, snapshot.BadSnapshot) as error:
             self._tell(follower, error)
         else:
             self.trouble = ""
@@ -132,7 +132,7 @@ class Retention:
         follower.compacted(set(), follower.covered, identity)
         return True
 
-    def _tell(self, follower: Follower, error: OSError) -> None:
+    def _tell(self, follower: Follower, error: Exception) -> None:
         self._not_before = self._clock() + RETRY_SECONDS
         self.trouble = str(error)
         if self.trouble != self._said:
@@ -200,7 +200,8 @@ class Retention:
                     wanted = min(BLOCK_BYTES, segment.size - again.position)
                     block = os.pread(fd, wanted, again.position)
                     if not block:
-                        raise OSError(f"{segment.name} is shorter than it was")
+                        follower.shrunk(segment.name)
+                        break
                     again.feed(fold, block)
             finally:
                 os.close(fd)
