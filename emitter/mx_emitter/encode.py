@@ -20,8 +20,8 @@ _INFINITY = float("inf")
 _SMALLEST_INT = -(2**63)
 _LARGEST_INT = 2**64 - 1
 
-#: Deeper containers, and what comes after so many values, are logged as text: structures that
-#: contain themselves, or one part many times over, would otherwise never end.
+#: Deeper containers, and what comes after so many values, are left out with a word about it:
+#: structures that contain themselves, or one part many times over, would otherwise never end.
 _MAX_DEPTH = 16
 _MAX_VALUES = 20_000
 
@@ -96,22 +96,21 @@ class _Flattening:
         self.left -= 1
         if self.left < 0:
             return "<too many values>"
+        if not isinstance(value, (dict, list, tuple)):
+            found = number(value)
+            return well_formed(found) if isinstance(found, str) else found
+        if depth == _MAX_DEPTH:
+            return "<nested too deep>"
         try:
-            if depth < _MAX_DEPTH:
-                if isinstance(value, dict):
-                    return {
-                        well_formed(text(key)): self.plain(item, depth + 1)
-                        for key, item in value.items()
-                        if self.left >= 0
-                    }
-                if isinstance(value, (list, tuple)):
-                    return [self.plain(item, depth + 1) for item in value if self.left >= 0]
-            if not isinstance(value, (dict, list, tuple)):
-                found = number(value)
-                return well_formed(found) if isinstance(found, str) else found
-        except Exception:
-            pass
-        return well_formed(text(value))
+            if isinstance(value, dict):
+                return {
+                    well_formed(text(key)): self.plain(item, depth + 1)
+                    for key, item in value.items()
+                    if self.left >= 0
+                }
+            return [self.plain(item, depth + 1) for item in value if self.left >= 0]
+        except Exception:  # a subclass that cannot be iterated
+            return f"<unprintable {kind.__name__}>"
 
 
 def renamed(fields: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _UNKNOWN_SPAN = Span(None, _CALLED)
 
 def _parameters(method: Callable[..., Any]) -> frozenset[str]:
     code = method.__code__
-    return frozenset(code.co_varnames[: code.co_argcount])
+    return frozenset(code.co_varnames[1 : code.co_argcount])
 
 
 def _records(

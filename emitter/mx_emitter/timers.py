@@ -79,13 +79,14 @@ class Timer:
 class LoadTimer(Timer):
     """The timer of a load: its body's events carry the load's id, and so do its own two."""
 
-    __slots__ = ("_token",)
+    __slots__ = ("_load_id", "_token")
 
     def __enter__(self) -> Timer:
         self._token: contextvars.Token[str | None] | None = None
         if not sink.off:
             sink.look_up_rank()
-            self._token = load_id.set(new_load_id())
+            self._load_id = new_load_id()
+            self._token = load_id.set(self._load_id)
         return super().__enter__()
 
     def __exit__(
@@ -94,9 +95,11 @@ class LoadTimer(Timer):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._token is not None:
+            load_id.set(self._load_id)  # the end may come in another context than the start
         super().__exit__(kind, error, trace)
         if self._token is not None:
             try:
                 load_id.reset(self._token)
-            except ValueError:  # left in another context than it was entered in
+            except ValueError:  # it does come in another
                 load_id.set(None)
