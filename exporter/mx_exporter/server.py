@@ -174,11 +174,13 @@ class Server:
             server.close()
         for sock in self._sockets:
             sock.close()
-        for connection in self._connections():
-            connection.finish()
         loop = asyncio.get_running_loop()
         end = loop.time() + STOP_SECONDS
+        await asyncio.sleep(0)
         while self._state.connections and loop.time() < end:
+            # Each time, since one that was just accepted joins them only now.
+            for connection in self._connections():
+                connection.finish()
             await asyncio.sleep(0.01)
         for connection in self._connections():
             connection.hang_up()

@@ -61,7 +61,6 @@ class Waker:
         self._wake = wake
         self._observer: BaseObserver | None = None
         self._watched: tuple[int, int] | None = None
-        self._handler: _Handler | None = None
         self._refusals = 0
         self._retry = 0.0
 
@@ -78,8 +77,8 @@ class Waker:
         """Watch the directory that stands there now; called before each listing. Never raises.
 
         A directory that was removed and made again leaves an observer that lives and reports
-        nothing, so it is known by its device and inode, and by the news of its own removal (an
-        inode number may be given again at once).
+        nothing, so it is known by its device and inode, and by the end of the thread that watched
+        it (an inode number may be given again at once).
         """
         try:
             found = os.stat(self._directory)
@@ -94,28 +93,27 @@ class Waker:
 
     def stop(self) -> None:
         """Stop watching."""
-        observer, self._observer, self._handler = self._observer, None, None
+        observer, self._observer = self._observer, None
         if observer is not None:
             observer.stop()
             observer.join(timeout=1)
 
     def _alive(self) -> bool:
-        observer, handler = self._observer, self._handler
-        if observer is None or handler is None:
+        observer = self._observer
+        if observer is None:
             return self._watched is None or time.monotonic() < self._retry
-        emitters = observer.emitters
-        return observer.is_alive() and not handler.gone and all(e.is_alive() for e in emitters)
+        # An emitter ends when its directory is removed.
+        return observer.is_alive() and all(e.is_alive() for e in observer.emitters)
 
     def _start(self) -> None:
         # The path is resolved since watchdog 7 watches a symbolic link instead of its target.
         path = os.path.realpath(self._directory)
-        handler = _Handler(path, self._wake)
         observer = None
         try:
             from watchdog.observers.inotify import InotifyObserver
 
             observer = InotifyObserver()
-            observer.schedule(handler, path, event_filter=_EVENTS)
+            observer.schedule(_Handler(self._wake), path, event_filter=_EVENTS)
             observer.start()
         except Exception as error:  # noqa: BLE001 - the listing goes on without, whatever it was
             if observer is not None:
@@ -131,18 +129,14 @@ class Waker:
             self._retry = time.monotonic() + RETRY_SECONDS * 2**self._refusals
             self._refusals += 1
             return
-        self._observer, self._handler, self._refusals = observer, handler, 0
+        self._observer, self._refusals = observer, 0
 
 
 class _Handler(FileSystemEventHandler):
     """Runs in watchdog's thread, which an exception would end without a word."""
 
-    def __init__(self, directory: str, wake: Callable[[], None]) -> None:
-        self._directory = directory
+    def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self.gone = False
 
-    def dispatch(self, event: FileSystemEvent) -> None:
-        if event.event_type == "deleted" and event.src_path == self._directory:
-            self.gone = True
+    def dispatch(self, event: FileSystemEvent) -> None:  # noqa: ARG002
         self._wake()

@@ -358,6 +358,36 @@ def test_room_is_made_by_the_oldest_that_nobody_waits_for(
     against(app, client)
 
 
+@pytest.mark.parametrize(
+    ("requests", "seconds"),
+    [([b"", SCRAPE[:-2]], 0.35), ([SCRAPE], 0.95)],
+    ids=["who stall are not waited for", "who take no answer not for long"],
+)
+def test_the_end_comes_soon_for_those(requests: list[bytes], seconds: float) -> None:
+    async def serve() -> float:
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        serving_ = server.Server(answering(b"x" * 20_000_000), [sock])
+        await serving_.start()
+        loop = asyncio.get_running_loop()
+        clients = []
+        for data in requests:
+            client = socket.socket()
+            client.setblocking(False)
+            clients.append(client)
+            await loop.sock_connect(client, sock.getsockname())
+            await loop.sock_sendall(client, data)
+            if data == SCRAPE:
+                assert await loop.sock_recv(client, 1) == b"H"
+        start = time.monotonic()
+        await serving_.stop()
+        took = time.monotonic() - start
+        serving.close_all(clients)
+        return took
+
+    assert min(asyncio.run(serve()) for _ in range(3)) < seconds
+
+
 def test_the_answer_in_hand_is_finished_at_the_end() -> None:
     started, stopping = [], []
 

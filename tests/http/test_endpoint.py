@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import gzip
@@ -12,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -21,6 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 import serving
 import support
 from mx_emitter.events import VERSION
+from mx_exporter.drains import Drains
+from mx_exporter.endpoint import Endpoint
 
 CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -169,6 +172,43 @@ def test_the_drain_stops_at_the_scrapes_deadline(
     assert answer.sample("mx_exporter_unread_bytes") == 0
     assert answer.sample(SUCCESS) == 3 + 1000 * tries
     assert answer.sample("mx_exporter_duplicates_total") == 0
+
+
+def test_a_page_is_handed_out_in_pieces() -> None:
+    """So that a slow reader holds a piece of it in the connection's buffer, not all of it."""
+    page = os.urandom(300_000)
+
+    class Source:
+        def drain(self, deadline: float | None) -> bool:  # noqa: ARG002
+            return True
+
+        def period(self) -> float:
+            return 3600
+
+        def page(self, openmetrics: bool) -> bytes:  # noqa: ARG002
+            return page
+
+        index = starting = bytes
+
+    async def main() -> list[Any]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        drains = Drains(Source())
+        draining = asyncio.ensure_future(drains.run())
+        await drains.ready.wait()
+        scope = {"path": "/metrics", "method": "GET", "headers": []}
+        await Endpoint(drains, Source())(scope, None, send)
+        draining.cancel()
+        await drains.close(lambda: None)
+        return sent
+
+    _, *bodies = asyncio.run(main())
+    assert b"".join(message["body"] for message in bodies) == page
+    assert max(len(message["body"]) for message in bodies) == 64 * 1024
+    assert [message["more_body"] for message in bodies] == [True] * 4 + [False]
 
 
 @pytest.fixture
