@@ -135,7 +135,6 @@ def test_a_label_that_grows_without_end_is_warned_of(
     exporter = serving.start(spawn, tmp_path, "--source-id-label")
     assert exporter.get().sample(name) == 1
     assert "source_worker_id is shown as a label" in exporter.log
-    exporter.process.end()
     exporter.process.terminate()
     assert exporter.process.result() == 0
     exporter = serving.start(spawn, tmp_path)
