@@ -12,10 +12,12 @@ from typing import Any
 import orjson
 
 from . import exposition
-from .sources import Found, find
+from .bases import Base, gather, merged
+from .errors import MxError
+from .marks import settled
+from .sources import Found
 from .spread import Outcome, fold_all
 from .state import State
-from .writers import survey
 
 #: Problems with single files that are told one by one.
 _TOLD = 10
@@ -36,13 +38,9 @@ def run(
     :param jobs: processes at most; None: as many as there are cores.
     :return: 0, or 1 when a file that was named could not be read to its end.
     :raises UsageError: a path names nothing.
+    :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
-    found = find(logs)
-    writers = survey(found)
-    with _Progress(sum(source.size for source in found.sources)) as progress:
-        outcome = fold_all(
-            found.sources, writers, max_series=max_series, jobs=jobs, seen=progress.add
-        )
+    found, bases, outcome = settled(lambda: fold_logs(logs, max_series=max_series, jobs=jobs))
     state = outcome.state
     if output == "json":
         page = b"".join(json_lines(state, source_id_label=source_id_label))
@@ -55,8 +53,35 @@ def run(
     sys.stdout.flush()
     sys.stdout.buffer.write(page)
     sys.stdout.buffer.flush()
-    _tell(found, outcome)
+    _tell(found, bases, outcome)
     return int(any(error.ours and not source.listed for source, error in outcome.problems))
+
+
+def fold_logs(
+    logs: tuple[str, ...], *, max_series: int | None = None, jobs: int | None = None
+) -> tuple[Found, list[Base], Outcome]:
+    """Fold ``logs`` once; parameters and errors as for `run`.
+
+    :raises StartOver: an exporter compacted one of the directories meanwhile.
+    """
+    found, bases, writers = gather(logs)
+    for base in bases:
+        if base.problem:
+            raise MxError(
+                f"{base.source.shown}: {base.problem}; all that it stands for would be missing. "
+                "Put a good one in its place, or name the segments alone to go without it"
+            )
+    with _Progress(sum(source.size for source in found.sources)) as progress:
+        outcome = fold_all(
+            found.sources,
+            writers,
+            base=merged(bases),
+            marks=found.marks,
+            max_series=max_series,
+            jobs=jobs,
+            seen=progress.add,
+        )
+    return found, bases, outcome
 
 
 # --------------------------------------------------------------------------------------
@@ -105,13 +130,20 @@ def _number(value: float) -> float | str:
     return int(value) if float(value).is_integer() and abs(value) < 2**53 else value
 
 
-def _tell(found: Found, outcome: Outcome) -> None:
+def _tell(found: Found, bases: list[Base], outcome: Outcome) -> None:
     """Say on standard error what did not become metrics, if anything."""
+    for base in bases:
+        if base.snapshot.changed:
+            families = ", ".join(base.snapshot.changed)
+            _say(
+                f"{base.source.shown}: derived with another table, so {families} "
+                f"{'hold' if base.snapshot.changed[1:] else 'holds'} only what is in the segments"
+            )
     for source, error in outcome.problems[:_TOLD]:
         _say(f"{source.shown}: {error}")
     if len(outcome.problems) > _TOLD:
         _say(f"{len(outcome.problems) - _TOLD} more files were left alone or not read whole")
-    if not found.sources:
+    if not found.sources and not bases:
         _say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
     state = outcome.state
     counts = Counter(

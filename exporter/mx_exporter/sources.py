@@ -1,7 +1,7 @@
 """What the arguments of `replay` and `check` name: sources.
 
-A source is one file, or standard input. Directories give the segments that lie in them, plain
-or compressed, and nothing else.
+A source is one file, or standard input. Directories give the segments and the snapshot that lie
+in them, plain or compressed, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,28 +13,34 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mx_emitter.events import SegmentName, parse_segment_name
+from mx_emitter.events import SNAPSHOT_NAME, SegmentName, parse_segment_name
 
 from .errors import MxError, UsageError
+from .marks import Marks
 from .segments import NotRegular, open_segment
 from .settings import resolve_directory
 
 STDIN = "-"
 
-#: Suffixes of compressed segments.
+#: Suffixes of compressed files.
 _PACKED = (".gz", ".zst")
 
 #: How far lines of ours shrink when they are packed.
 _PACKING = 10
 
+#: A file that was named is a snapshot when its name ends like this.
+_SNAPSHOT_SUFFIX = ".snapshot"
+
 
 class Unreadable(MxError):
     """A source cannot be read, or not to its end. ``str()`` says why."""
 
-    def __init__(self, why: str, *, ours: bool = True) -> None:
+    def __init__(self, why: str, *, ours: bool = True, vanished: bool = False) -> None:
         super().__init__(why)
         #: False for what only bears a segment's name (a link, a FIFO, a directory).
         self.ours = ours
+        #: There was no such file any more.
+        self.vanished = vanished
 
 
 class Source(NamedTuple):
@@ -44,6 +50,8 @@ class Source(NamedTuple):
     #: Its name taken apart when it is a segment's; then it holds our lines as they are.
     segment: SegmentName | None = None
     packed: bool = False
+    #: It holds no lines but a state (`snapshot`).
+    snapshot: bool = False
     #: Found in a directory that was named: never followed when it is a link.
     listed: bool = False
     #: Bytes in the file, 0 when that cannot be told.
@@ -76,9 +84,32 @@ class Source(NamedTuple):
 class Found:
     """All sources of a command, in the order in which they are read."""
 
-    sources: list[Source]
+    sources: list[Source] = field(default_factory=list)
+    snapshots: list[Source] = field(default_factory=list)
     #: Directories that were named, whose new segments belong to the sources as well.
     directories: list[str] = field(default_factory=list)
+    #: The snapshots of all directories that may be compacted meanwhile.
+    marks: Marks = field(default_factory=Marks)
+    #: Directory of a snapshot -> process -> number of the last segment that it stands for.
+    covered: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def cover(self, snapshot: Source, segments: dict[str, int]) -> None:
+        """Leave out what a snapshot stands for of the directory it lies in."""
+        covered = self.covered.setdefault(_directory(snapshot), {})
+        for proc, n in segments.items():
+            covered[proc] = max(n, covered.get(proc, -1))
+        self.sources = [source for source in self.sources if not self.covers(source)]
+
+    def covers(self, source: Source) -> bool:
+        """Whether a snapshot beside a segment stands for it."""
+        return source.segment is not None and any(
+            source.segment.n <= segments.get(source.proc, -1) and _directory(source) == directory
+            for directory, segments in self.covered.items()
+        )
+
+
+def _directory(source: Source) -> str:
+    return os.path.realpath(os.path.dirname(source.path))
 
 
 # --------------------------------------------------------------------------------------
@@ -92,20 +123,27 @@ def find(logs: Iterable[str]) -> Found:
     A path that exists is never taken for a pattern. Raises `UsageError` for one that names
     nothing, `MxError` for a directory that cannot be listed.
     """
-    found = Found([])
+    found = Found()
     sources: dict[str, Source] = {}
+    snapshots: dict[str, Source] = {}
     for log in list(logs) or [default_directory()]:
         for path in _matching(log):
             if path == STDIN:
                 given = [Source(STDIN)]
             elif os.path.isdir(path):
                 found.directories.append(path)
-                given = list(segments_in(path))
+                found.marks.take(path)
+                given = list(ours_in(path))
             else:
                 given = [_named(path)]
             for source in given:
-                sources.setdefault(os.path.abspath(source.path), source)
+                if source.snapshot:
+                    found.marks.take(os.path.dirname(source.path) or os.curdir)
+                    snapshots.setdefault(os.path.realpath(source.path), source)
+                else:
+                    sources.setdefault(os.path.abspath(source.path), source)
     found.sources = in_order(sources.values())
+    found.snapshots = list(snapshots.values())
     return found
 
 
@@ -148,8 +186,9 @@ def _matching(log: str) -> list[str]:
 
 
 def _named(path: str) -> Source:
-    segment, packed = _parse(os.path.basename(path))
-    return Source(path, segment, packed, size=_size(path))
+    bare, packed = _bare(os.path.basename(path))
+    segment = parse_segment_name(bare)
+    return Source(path, segment, packed, bare.endswith(_SNAPSHOT_SUFFIX), size=_size(path))
 
 
 def _size(path: str) -> int:
@@ -159,25 +198,31 @@ def _size(path: str) -> int:
         return 0
 
 
-def _parse(name: str) -> tuple[SegmentName | None, bool]:
+def _bare(name: str) -> tuple[str, bool]:
+    """A name without the suffix of a compressed file, and whether it had one."""
     for suffix in _PACKED:
         if name.endswith(suffix):
-            return parse_segment_name(name.removesuffix(suffix)), True
-    return parse_segment_name(name), False
+            return name.removesuffix(suffix), True
+    return name, False
 
 
-def segments_in(directory: str, *, must: bool = True) -> Iterator[Source]:
+def ours_in(directory: str, *, must: bool = True) -> Iterator[Source]:
+    """The segments and the snapshot in a directory.
+
+    :raises MxError: it cannot be listed, and it ``must``.
+    """
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                segment, packed = _parse(entry.name)
-                if segment is None:
+                bare, packed = _bare(entry.name)
+                segment, snapshot = parse_segment_name(bare), bare == SNAPSHOT_NAME
+                if segment is None and not snapshot:
                     continue
                 try:
                     size = entry.stat(follow_symlinks=False).st_size
                 except OSError:
                     size = 0
-                yield Source(entry.path, segment, packed, listed=True, size=size)
+                yield Source(entry.path, segment, packed, snapshot, listed=True, size=size)
     except OSError as error:
         if must:
             raise MxError(f"{directory}: cannot be listed: {error.strerror}") from None
@@ -214,7 +259,8 @@ def open_source(source: Source) -> int:
         # A link is not followed, a socket cannot be opened at all.
         if source.listed and os.path.lexists(source.path) and not _is_regular(source.path):
             raise _left_alone() from None
-        raise Unreadable(f"cannot be opened: {error.strerror}") from None
+        vanished = isinstance(error, FileNotFoundError)
+        raise Unreadable(f"cannot be opened: {error.strerror}", vanished=vanished) from None
     if stat.S_ISREG(os.fstat(fd).st_mode) or _is_handed_down(source.path):
         return fd
     os.close(fd)

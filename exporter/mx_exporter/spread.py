@@ -6,6 +6,7 @@ process would give, since merging is exact.
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,7 @@ from multiprocessing.process import BaseProcess
 
 from .errors import MxError
 from .fold import Fold
+from .marks import Marks
 from .reading import read
 from .sources import Source, Unreadable
 from .state import Overlap, State
@@ -46,45 +48,61 @@ def fold_all(
     sources: list[Source],
     writers: Writers,
     *,
+    base: State | None = None,
+    marks: Marks | None = None,
     max_series: int | None = None,
     jobs: int | None = None,
     seen: Callable[[int], None] = _ignore,
 ) -> Outcome:
     """Fold all sources, in several processes where that pays and changes nothing.
 
+    :param base: the state to go on from; it is used up.
+    :param marks: of the directories that may be compacted meanwhile.
     :param max_series: cap of `Fold`; it keeps what comes first, so it needs one process.
     :param jobs: processes at most; None: one a core.
     :param seen: told the bytes that were read since it was told last.
+    :raises StartOver: a source is gone, and its directory has another snapshot.
     """
+    base = State() if base is None else base
     cores = len(os.sched_getaffinity(0)) if jobs is None else jobs
     groups = _groups(sources, cores * _GROUPS_EACH)
     if cores > 1 and len(groups) > 1 and max_series is None:
         try:
-            return _spread(groups, writers, min(cores, len(groups)), seen)
+            return _spread(
+                groups, writers, copy.deepcopy(base), marks, min(cores, len(groups)), seen
+            )
         except Overlap:
             pass  # the files do not hold the writers that their names say
-    return fold_sources(sources, writers, max_series, seen)
+    return fold_sources(sources, writers, base, marks, max_series, seen)
 
 
 def fold_sources(
     sources: Iterable[Source],
     writers: Writers,
+    base: State | None = None,
+    marks: Marks | None = None,
     max_series: int | None = None,
     seen: Callable[[int], None] = _ignore,
 ) -> Outcome:
     """Fold sources one after the other, and settle the writers that are gone."""
-    fold = Fold(max_series=max_series)
+    fold = Fold(base, max_series)
     outcome = Outcome(fold.state)
     for source in sources:
         try:
             for _, records in read(source, writing=source.path in writers.open, seen=seen):
                 fold.feed(records)
         except Unreadable as error:
+            if error.vanished and marks is not None:
+                marks.check()
             outcome.problems.append((source, error))
+    _settle(fold, writers)
+    return outcome
+
+
+def _settle(fold: Fold, writers: Writers) -> None:
     for proc in list(fold.state.books):
         if proc not in writers.alive:
             fold.writer_gone(proc)
-    return outcome
 
 
 def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
@@ -112,15 +130,25 @@ def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
 
 
 def _spread(
-    groups: list[list[Source]], writers: Writers, jobs: int, seen: Callable[[int], None]
+    groups: list[list[Source]],
+    writers: Writers,
+    base: State,
+    marks: Marks | None,
+    jobs: int,
+    seen: Callable[[int], None],
 ) -> Outcome:
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     others = set(multiprocessing.active_children())
-    whole = Outcome(State())
+    parts = [base.split_off({source.proc for source in group}) for group in groups]
+    _settle(Fold(base), writers)
+    whole = Outcome(base)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_mind_parent) as pool:
         try:
-            pending = {pool.submit(fold_sources, group, writers): group for group in groups}
+            pending = {
+                pool.submit(fold_sources, group, writers, part, marks): group
+                for group, part in zip(groups, parts, strict=True)
+            }
             for done in as_completed(pending):
                 part = done.result()
                 whole.state.merge(part.state)

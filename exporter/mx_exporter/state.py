@@ -7,6 +7,7 @@ replay may be spread over many workers and still equal what one exporter serves.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from .books import Book
 from .families import FAMILIES
@@ -51,6 +52,27 @@ class State:
         self.gone = 0
         #: Timestamp of the latest event; empty before the first.
         self.last_event = ""
+
+    def split_off(self, procs: Iterable[str]) -> State:
+        """Move what events of some processes are compared with into a state of its own.
+
+        To fold on from it, and to merge it back, gives what folding on from the whole gives.
+        """
+        part = State()
+        for proc in procs:
+            book = self.books.pop(proc, None)
+            if book is None:
+                continue
+            part.books[proc] = book
+            if proc in self.loads.open:
+                part.loads.open[proc] = self.loads.open.pop(proc)
+            part.logged += book.logged
+            part.lost += book.lost
+            part.gone += book.gone
+        self.logged -= part.logged
+        self.lost -= part.lost
+        self.gone -= part.gone
+        return part
 
     def merge(self, other: State) -> None:
         """Take over the state of other processes; ``other`` is used up.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .parse import parse_line
 from .segments import probe
-from .sources import Found, Source, Unreadable, in_order, open_source, segments_in
+from .sources import Found, Source, Unreadable, in_order, open_source, ours_in
 
 #: A header is the first line of its segment, and shorter than this.
 _HEAD_BYTES = 16 * 1024
@@ -37,10 +37,10 @@ def survey(found: Found) -> Writers:
     newest: dict[str, _Look] = {}
     # By absolute path, but listed as they were named: parents may bar us.
     named = {os.path.abspath(directory): directory for directory in found.directories}
-    siblings: dict[str, str] = {}
+    siblings = {directory: directory for directory in found.covered}
     news = [source for source in found.sources if source.lockable]
-    procs = {source.proc for source in news}
-    while news:
+    procs = {source.proc for source in news}.union(*found.covered.values())
+    while True:
         for source in news:
             looked.add(os.path.abspath(source.path))
             look = _look(source)
@@ -52,14 +52,18 @@ def survey(found: Found) -> Writers:
             siblings.setdefault(os.path.abspath(parent), parent)
         news = []
         for where, directory in {**siblings, **named}.items():
-            for source in segments_in(directory, must=where in named):
+            for source in ours_in(directory, must=where in named):
                 if not source.lockable or os.path.abspath(source.path) in looked:
+                    continue
+                if found.covers(source):
                     continue
                 if where in named:
                     found.sources.append(source)
                 elif source.proc not in procs:
                     continue
                 news.append(source)
+        if not news:
+            break
     found.sources = in_order(found.sources)
     # Without locks nobody can tell whether the writer of the newest segment lives.
     for proc, look in newest.items():

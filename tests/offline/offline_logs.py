@@ -80,9 +80,9 @@ def page_of(state: State, *, source_id_label: bool = True) -> bytes:
 
 def live_page(directory: Path, *, source_id_label: bool = True) -> bytes:
     """What the live exporter serves of a directory."""
-    fold = Fold()
-    Follower(str(directory), fold).drain()
-    return page_of(fold.state, source_id_label=source_id_label)
+    follower = Follower(str(directory), Fold())
+    follower.drain()
+    return page_of(follower.fold.state, source_id_label=source_id_label)
 
 
 # --------------------------------------------------------------------------------------
