@@ -104,6 +104,7 @@ class Follower:
         #: In the order of their names, and so each process's in the order of their numbers.
         self._segments: dict[str, Segment] = {}
         self._newest: dict[str, int] = {}
+        self._alive: set[str] = set()
         #: (device, inode) of the directory at the latest drain; None when there is none.
         self.identity: tuple[int, int] | None = None
         #: Why the directory could not be listed at the latest drain; empty when it could.
@@ -142,7 +143,7 @@ class Follower:
     @property
     def writers_alive(self) -> int:
         """Processes that hold a segment open."""
-        return len({s.name.proc for s in self._segments.values() if not s.done})
+        return len(self._unfinished())
 
     def drain(self, deadline: float | None = None) -> None:
         """Read and fold everything that is in the directory, up to the sizes seen now.
@@ -217,13 +218,18 @@ class Follower:
             self._list(dir_fd)
             fresh = [s for name, s in self._segments.items() if name not in known]
             self._settle(ended)
-        self._settle(orphans or set())
+        # Neither a process that the snapshot alone knows nor one whose files were removed has a
+        # segment that could end, and so tell that the process did.
+        self._settle((orphans or set()) | self._alive)
+        self._alive = self._unfinished()
         self.directory_bytes = self._others_bytes + sum(s.size for s in self._segments.values())
 
     def _settle(self, procs: set[str]) -> None:
-        open_still = {s.name.proc for s in self._segments.values() if not s.done}
-        for proc in procs - open_still:
+        for proc in procs - self._unfinished():
             self.fold.writer_gone(proc)
+
+    def _unfinished(self) -> set[str]:
+        return {s.name.proc for s in self._segments.values() if not s.done}
 
     def _take_up_snapshot(self, dir_fd: int) -> set[str] | None:
         """Start over from the directory's snapshot, if it holds another state than the last.
@@ -328,7 +334,7 @@ class Follower:
             status = os.fstat(fd)
             if status.st_ino != segment.inode:
                 return False
-            if self._is_rewritten(segment, fd, status.st_size):
+            if self._is_rewritten(segment, fd):
                 self._start_again(segment)
             segment.size = status.st_size
             segment.mtime = status.st_mtime
@@ -364,11 +370,10 @@ class Follower:
         # No locks where the writer is: only a newer segment tells that this one is finished.
         return segment.name.n < self._newest[segment.name.proc]
 
-    def _is_rewritten(self, segment: Segment, fd: int, size: int) -> bool:
+    def _is_rewritten(self, segment: Segment, fd: int) -> bool:
         """Whether the file no longer begins with what was read of it."""
         anchor = segment.anchor
-        start = segment.position - len(anchor)
-        return size < segment.position or os.pread(fd, len(anchor), start) != anchor
+        return os.pread(fd, len(anchor), segment.position - len(anchor)) != anchor
 
     def shrunk(self, name: SegmentName) -> None:
         """Tell that a segment lacks bytes that it had."""

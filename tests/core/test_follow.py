@@ -295,6 +295,39 @@ def test_a_truncated_segment_is_read_again_and_doubles_count_once(follower, tmp_
     assert follower.rewritten == 1
 
 
+def test_a_process_whose_files_were_removed_is_gone(follower, tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
+        follower.drain()
+        writer.path.unlink()
+    follower.drain()
+    assert follower.fold.state.gone == 1
+    assert sum(follower.fold.state.loads.abandoned.values()) == 1
+
+
+def test_what_is_out_of_reach_for_now_is_not_read_twice(follower, tmp_path):
+    """Out of descriptors: the directory cannot be opened, then not listed."""
+    path = Lines().segment(tmp_path, 0, [("nixl_received", {"result": "complete"})])
+    with path.open("ab") as out:
+        out.write(b"junk\n")
+    follower.drain()
+    with Writer(tmp_path, "bbbbbbbbbbbb") as writer:
+        writer.write(b"junk\n")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for more in range(3):
+            with open(os.devnull) as probe:
+                first = probe.fileno()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first + more, hard))
+            try:
+                follower.drain()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert follower.trouble == ("Too many open files" if more < 2 else "")
+        assert follower.fold.state.rejected == {"not_json": 2}
+        assert follower.fold.state.duplicates == 0
+        assert follower.fold.state.logged == 3
+
+
 def test_a_segment_replaced_under_its_name_is_read(follower, tmp_path):
     path = Lines().segment(tmp_path, 0, [])
     follower.drain()

@@ -37,7 +37,7 @@ from mx_exporter.retention import Retention
 from writers import Writer
 
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=150,
     stateful_step_count=50,
     derandomize=True,
     database=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 import pytest
@@ -13,7 +14,7 @@ from mx_exporter import retention as module
 from mx_exporter.fold import Fold
 from mx_exporter.follow import Follower
 from mx_exporter.retention import Retention
-from support import Lines
+from support import Lines, leave_out
 from writers import Writer
 
 EVENTS = [
@@ -229,6 +230,73 @@ def test_a_reader_that_slept_through_a_compaction_counts_the_same(tmp_path):
         reader.drain()
         assert pages(reader.fold.state) == pages(owner.fold.state)
         assert reader.fold.state.events["source_attempted"] == 40
+
+
+def test_a_reader_that_starts_over_has_no_deadline(tmp_path):
+    """Short of what it showed before, its counters would fall."""
+    fill(tmp_path, processes=2)
+    reader, owner = fresh(tmp_path), fresh(tmp_path)
+    before = pages(reader.fold.state)
+    retention().run(owner)
+    reader.drain(deadline=0.0)
+    assert pages(reader.fold.state) == before
+    Lines("f" * 12).segment(tmp_path, 0, EVENTS)
+    reader.drain(deadline=0.0)
+    assert reader.bytes_unread > 0
+    assert pages(reader.fold.state) == before
+
+
+def test_a_finished_segment_that_was_truncated_holds_nothing_up(tmp_path):
+    fill(tmp_path, processes=1)
+    live = fresh(tmp_path)
+    before = pages(live.fold.state)
+    os.truncate(tmp_path / f"events-{0:012x}-1.jsonl", 700)
+    keeper = retention(retain=1)
+    keeper.run(live)
+    assert (keeper.trouble, segments_in(tmp_path)) == ("", [])
+    assert live.rewritten == 1
+    assert pages(live.fold.state) == before
+    assert 0 < fresh(tmp_path).fold.state.lost <= len(EVENTS) + 1
+
+
+def test_a_snapshot_that_was_removed_stands_for_nothing(tmp_path):
+    """The segments that were in it are put back, from an archive: they are read, and kept."""
+    fill(tmp_path, processes=1)
+    copies = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    live = fresh(tmp_path)
+    retention(retain=1).run(live)
+    live.drain()
+    (tmp_path / SNAPSHOT_NAME).unlink()
+    for path, copy in copies.items():
+        path.write_bytes(copy)
+    live.drain()
+    retention(retain=10**9).run(live)
+    assert len(segments_in(tmp_path)) == len(copies)
+    assert live.fold.state.duplicates == live.fold.state.logged
+    retention(retain=1).run(live)
+    assert fresh(tmp_path).fold.state.logged == live.fold.state.logged
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "link", "device"])
+def test_a_snapshot_that_is_no_file_is_moved_aside(tmp_path, kind):
+    if kind == "device" and os.geteuid() != 0:
+        leave_out("needs root to make a device")
+    fill(tmp_path, processes=1)
+    path = tmp_path / SNAPSHOT_NAME
+    {
+        "directory": path.mkdir,
+        "fifo": lambda: os.mkfifo(path),
+        "link": lambda: path.symlink_to("/dev/zero"),
+        "device": lambda: os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5)),
+    }[kind]()
+    live = fresh(tmp_path)
+    before = pages(live.fold.state)
+    assert live.snapshot_trouble
+    keeper = retention(retain=1)
+    keeper.run(live)
+    assert not keeper.trouble
+    assert pages(fresh(tmp_path).fold.state) == before
+    assert os.path.lexists(tmp_path / BAD_SNAPSHOT_NAME)
 
 
 def test_a_bad_snapshot_is_moved_aside_and_kept(tmp_path):
