@@ -98,8 +98,8 @@ def replay(
     """Fold LOGS and print the metrics that a scrape would have shown.
 
     LOGS are directories, files, globs, or - for standard input; plain, .gz or .zst; as they
-    were written or inside the envelopes of log collectors. Without LOGS: the directory of the
-    environment. Nothing is changed.
+    were written or inside the envelopes of log collectors, with the snapshots of directories
+    that were compacted. Without LOGS: the directory of the environment. Nothing is changed.
     """
     source_id_label = read_settings(flags, names=["source_id_label"]).source_id_label
     from .replay import run

@@ -34,11 +34,11 @@ ACCEPT = {"text": "text/plain", "openmetrics": "application/openmetrics-text"}
 
 
 class Exporter:
-    def __init__(self, spawn: Spawner, directory: Path) -> None:
+    def __init__(self, spawn: Spawner, directory: Path, **env: str) -> None:
         self.port = free_port()
         listen = f"127.0.0.1:{self.port}"
         self.process = spawn.python(
-            *("-m", "mx_exporter", "serve", "--dir", directory, "--listen", listen)
+            *("-m", "mx_exporter", "serve", "--dir", directory, "--listen", listen), env=env
         )
 
     def page(self, output: str = "text") -> bytes:
@@ -85,8 +85,18 @@ def start_rank(spawn: Spawner, tmp_path: Path):
     return start
 
 
-def test_live_equals_replay_also_after_kills(tmp_path: Path, spawn: Spawner, start_rank) -> None:
-    exporter = Exporter(spawn, tmp_path / "log")
+#: Bounds of retention: none that is reached, and such that all but a few segments are compacted.
+BOUNDS = {
+    "all segments stay": {},
+    "compacted": {"MX_METRICS_MAX_BYTES": "120000", "MX_METRICS_RETAIN_BYTES": "40000"},
+}
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_live_equals_replay_also_after_kills(
+    bounds: str, tmp_path: Path, spawn: Spawner, start_rank
+) -> None:
+    exporter = Exporter(spawn, tmp_path / "log", **BOUNDS[bounds])
     running = [start_rank(rank) for rank in range(3)]
     wait_until(exporter.page)
     # Beside writers that write, a replay finds nothing wrong.
@@ -106,7 +116,12 @@ def test_live_equals_replay_also_after_kills(tmp_path: Path, spawn: Spawner, sta
         assert page.count(b"mx_load_seconds_bucket") > 0
         assert replayed(spawn, tmp_path / "log") == page
         assert replayed(spawn, tmp_path / "log", "--openmetrics") == exporter.page("openmetrics")
-    assert len(list((tmp_path / "log").glob("events-*.jsonl"))) > 6
+    segments = list((tmp_path / "log").glob("events-*.jsonl"))
+    if bounds == "compacted":
+        assert (tmp_path / "log" / "mx-metrics.snapshot").exists()
+        assert sum(path.stat().st_size for path in segments) <= 120_000
+    else:
+        assert len(segments) > 6
     check = spawn.python("-m", "mx_exporter", "check", tmp_path / "log")
     assert check.result() == 0
     assert check.output.endswith(" of 3 processes: nothing is faulty\n")
