@@ -71,6 +71,10 @@ def as_nobody(spawn: support.Spawner, directory: Path) -> serving.Exporter:
     return exporter
 
 
+def wait_for_compaction(exporter: serving.Exporter) -> None:
+    support.wait_until(lambda: exporter.get().sample("mx_exporter_compactions_total"))
+
+
 def stop(exporter: serving.Exporter, how: signal.Signals = signal.SIGTERM) -> None:
     exporter.process.send_signal(how)
     expected = 0 if how == signal.SIGTERM else -how

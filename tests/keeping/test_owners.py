@@ -26,6 +26,7 @@ from keepers import (
     start,
     start_ranks,
     stop,
+    wait_for_compaction,
 )
 from mx_emitter.events import LOCK_NAME, SNAPSHOT_NAME
 
@@ -48,7 +49,7 @@ def test_a_standby_says_so_once_and_takes_over_from_a_killed_owner(
     owner = start(spawn, log)
     lock = (log / LOCK_NAME).stat().st_ino
     standby = beside(spawn, log, owner.port)
-    support.wait_until(lambda: owner.get().sample("mx_exporter_compactions_total") > 0)
+    wait_for_compaction(owner)
     before = counters(owner.get().body)
     stop(owner, signal.SIGKILL)
     successor = serving.Exporter(standby, owner.host, owner.port)
@@ -201,7 +202,7 @@ def test_a_reader_beside_an_owner_who_compacts_counts_the_same(
         found = counters(page_of(reader))
         totals.append(sum(v for n, v in found.items() if n.startswith("mx_p2p_list_sources")))
     assert totals == sorted(totals)
-    support.wait_until(lambda: owner.get().sample("mx_exporter_compactions_total"))
+    wait_for_compaction(owner)
     pages = page_of(owner), page_of(reader)
     assert pages[0] == pages[1]
     assert b'mx_p2p_list_sources_total{policy="random",result="ok",scheme=""} 800.0' in pages[0]

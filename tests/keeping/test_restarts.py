@@ -20,6 +20,7 @@ from keepers import (
     start,
     start_ranks,
     stop,
+    wait_for_compaction,
 )
 from mx_emitter.events import SNAPSHOT_NAME
 
@@ -34,7 +35,7 @@ def test_a_restart_after_compactions_gives_the_same_bytes(
     ranks[0].send_signal(signal.SIGKILL)
     ranks[0].result()
     support.wait_until(lambda: all_done(ranks[1:]), limit=60)
-    support.wait_until(lambda: exporter.get().sample("mx_exporter_compactions_total"))
+    wait_for_compaction(exporter)
     for number, how in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM)):
         before = page_of(exporter)
         assert b"mx_p2p_transfer_seconds_bucket" in before
@@ -43,7 +44,7 @@ def test_a_restart_after_compactions_gives_the_same_bytes(
         assert page_of(exporter) == before
         # More is logged between the restarts, and compacted.
         fill(log, f"{number:012x}", 8)
-        support.wait_until(lambda: exporter.get().sample("mx_exporter_compactions_total"))
+        wait_for_compaction(exporter)
 
 
 def test_a_small_retention_beside_ranks_that_write(spawn: support.Spawner, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_the_page_with_all_of_this_passes_promtool(
     archive.mkdir()
     fill(log, "aaaaaaaaaaaa", 20)
     exporter = start(spawn, log, "--tee", "--archive-dir", str(archive))
-    support.wait_until(lambda: exporter.get().sample("mx_exporter_compactions_total"))
+    wait_for_compaction(exporter)
     page = exporter.get()
     assert page.sample("mx_exporter_lines_teed_total") == 20 * 21
     assert page.sample("mx_exporter_segments_removed_total") > 10
