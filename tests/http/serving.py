@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -115,9 +116,15 @@ def close_all(sockets: Iterable[socket.socket]) -> None:
 
 
 def attempts(directory: Path, count: int, proc: str = "aaaaaaaaaaaa", policies: int = 1) -> Path:
-    """A finished segment with ``count`` attempts at sources, over so many policies."""
+    """A finished segment with ``count`` attempts at sources, over so many policies.
+
+    It is put in its place whole: an exporter that sees a part of it, with no writer's lock, takes
+    it for all there will ever be.
+    """
     events = [
         ("source_attempted", {"policy": f"policy-{n % policies}", "result": "success"})
         for n in range(count)
     ]
-    return support.Lines(proc).segment(directory, 0, events)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as making:
+        made = support.Lines(proc).segment(Path(making), 0, events)
+        return made.rename(directory / made.name)

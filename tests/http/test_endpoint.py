@@ -146,11 +146,12 @@ def test_nonsense_is_refused_and_forgotten(exporter: serving.Exporter, data: byt
 
 def test_a_scrape_reads_its_own_past(exporter: serving.Exporter, tmp_path: Path) -> None:
     """No sleep between the write and the scrape, hundreds of times."""
-    path = tmp_path / "segments" / "events-bbbbbbbbbbbb-0.jsonl"
+    making = tmp_path / "segments" / ".events-bbbbbbbbbbbb-0.jsonl"
     log = support.Lines("bbbbbbbbbbbb")
-    with path.open("ab", buffering=0) as out:
+    with making.open("ab", buffering=0) as out:
         fcntl.flock(out, fcntl.LOCK_EX)
         out.write(log.header())
+        making.rename(making.with_name(making.name[1:]))
         for n in range(1, 301):
             out.write(log("source_attempted", policy="own-past", result="success"))
             name = 'mx_p2p_source_attempts_total{policy="own-past",result="success",scheme=""}'
