@@ -168,8 +168,18 @@ def spawn(tmp_path: Path) -> Iterator[support.Spawner]:
 @pytest.fixture(scope="session")
 def promtool() -> str:
     """Path of Prometheus's promtool."""
-    found = shutil.which("promtool") or shutil.which("promtool", path=str(TOOLS))
-    return found or support.leave_out("needs promtool, which is on no path (`make tools`)")
+    return _tool("promtool")
+
+
+@pytest.fixture(scope="session")
+def prometheus() -> str:
+    """Path of a real Prometheus."""
+    return _tool("prometheus")
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path=str(TOOLS))
+    return found or support.leave_out(f"needs {name}, which is on no path (`make tools`)")
 
 
 @pytest.fixture(scope="session")

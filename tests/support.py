@@ -72,6 +72,18 @@ def wait_until(condition: Callable[[], T], limit: float = 30.0, message: str = "
         pause = min(pause * 1.5, 0.1)
 
 
+def unshare(*what: str) -> list[str]:
+    """The start of a command that runs with namespaces of its own; left out where refused."""
+    command = ["unshare", *what]
+    try:
+        done = subprocess.run([*command, "true"], capture_output=True, text=True)
+    except FileNotFoundError:
+        leave_out("needs unshare, of util-linux")
+    if done.returncode:
+        leave_out(f"namespaces are refused here: {done.stderr.strip()}")
+    return command
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """A TCP port that nobody listens on at the moment."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

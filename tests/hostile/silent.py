@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,18 +46,6 @@ def heard(fd: int) -> list[int]:
             _, mask, _, length = _HEAD.unpack_from(data, at)
             masks.append(mask)
             at += _HEAD.size + length
-
-
-def unshare(*what: str) -> list[str]:
-    """The start of a command that runs with namespaces of its own; left out where refused."""
-    command = ["unshare", *what]
-    try:
-        done = subprocess.run([*command, "true"], capture_output=True, text=True)
-    except FileNotFoundError:
-        support.leave_out("needs unshare, of util-linux")
-    if done.returncode:
-        support.leave_out(f"namespaces are refused here: {done.stderr.strip()}")
-    return command
 
 
 def start_in(

@@ -55,7 +55,7 @@ def test_the_queue_overflows_while_the_exporter_is_stopped(
 @pytest.mark.parametrize("limit", ["max_inotify_instances", "max_inotify_watches"])
 def test_no_inotify_left(spawn: support.Spawner, tmp_path: Path, limit: str) -> None:
     """The kernel refuses; the exporter says so once, and lists instead."""
-    own_user = silent.unshare("--user", "--map-root-user")
+    own_user = support.unshare("--user", "--map-root-user")
     exporter = silent.start_in(spawn, own_user, f"echo 0 >/proc/sys/user/{limit}", tmp_path)
     assert f"not notified of changes in {tmp_path} (" in exporter.log
     assert "listing it every 1 s instead" in exporter.log
@@ -81,7 +81,7 @@ def test_a_file_system_without_notifications(spawn: support.Spawner, tmp_path: P
 
     It does not show their locks either, and the header says so.
     """
-    own_mounts = silent.unshare("--user", "--map-root-user", "--mount")
+    own_mounts = support.unshare("--user", "--map-root-user", "--mount")
     place = tmp_path / "place"
     place.mkdir()
     exporter = silent.start_in(spawn, own_mounts, OVERLAY.format(place=place), place / "merged")
