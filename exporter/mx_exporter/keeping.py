@@ -49,6 +49,8 @@ class Keeper:
     def text(self) -> str:
         """Whether we own the directory, or why not, for people."""
         state, reason = self.ownership.state, self.ownership.reason
+        if self._settings.directory.objection() is not None:
+            return "nobody: it is not used"
         if state == "owner":
             return f"us: {STATES[state]}"
         return f"not us: {STATES[state]}" + (f" ({reason})" if reason else "")
@@ -77,8 +79,9 @@ class Keeper:
         if self._shipper is None:
             return
         # Beside another who owns the directory: what is to be shipped is shipped by that one.
-        reads = owner or self.ownership.state == "reader"
-        self._shipper.offer(follower.segments if reads else [], follower.shipped)
+        ships = owner or self.ownership.state == "reader"
+        kept = follower.shipped if owner else {}
+        self._shipper.offer(follower.segments if ships else [], kept)
         if owner and time.monotonic() >= self._kept_at + KEEP_SECONDS:
             self._keep(follower)
 

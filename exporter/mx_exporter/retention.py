@@ -29,6 +29,9 @@ MAX_SEGMENTS = 256
 #: writers would run out of room.
 MIN_AGE = 60.0
 
+#: Seconds that who ships has in a directory without room, before segments go all the same.
+GRACE_SECONDS = 2.0
+
 #: Bytes folded by one compaction: a scrape may have to wait for it.
 STEP_BYTES = 4 * 1024 * 1024
 
@@ -67,6 +70,7 @@ class Retention:
         self._max_segments = max_segments
         self._clock = clock
         self._not_before = 0.0
+        self._crowded_since: float | None = None
         self._said = ""
         #: Compactions done, and segments they removed.
         self.compactions = 0
@@ -85,8 +89,8 @@ class Retention:
         """Compact what is due.
 
         ``released`` says whether a segment may go: it was shipped. One that was not goes only
-        where the writers would run out of room, and is counted. ``shipped`` gives the positions
-        to keep in the snapshot (`snapshot.Snapshot.shipped`); None: those that it has.
+        where the writers have run out of room for a while, and is counted. ``shipped`` gives the
+        positions to keep in the snapshot (`snapshot.Snapshot.shipped`); None: those it has.
 
         Only the owner of the directory may call this, from the thread that drains. Never raises
         for what the directory does; it is tried again later.
@@ -140,13 +144,19 @@ class Retention:
             _log.error("the snapshot in %s could not be written: %s", follower.directory, error)
 
     def _due(self, follower: Follower, released: Callable[[Segment], bool]) -> list[Segment]:
+        if follower.directory_bytes <= self._crowded:
+            self._crowded_since = None
+        elif self._crowded_since is None:
+            self._crowded_since = self._clock()
         finished = [segment for segment in follower.segments if segment.done]
         size, count = sum(s.size for s in finished), len(finished)
         if size <= self._retain and count <= self._max_segments:
             return []
         # A quarter below the bounds, so that not every new segment costs a compaction.
         enough_bytes, enough_segments = self._retain * 3 // 4, self._max_segments * 3 // 4
-        youngest = self._clock() - self._min_age
+        now = self._clock()
+        youngest = now - self._min_age
+        overdue = self._crowded_since is not None and now >= self._crowded_since + GRACE_SECONDS
         chosen: list[Segment] = []
         taken = 0
         held: set[str] = set()
@@ -158,8 +168,9 @@ class Retention:
             # The snapshot names the last segment of each process: none before it may stay.
             proc = segment.name.proc
             crowded = follower.directory_bytes - taken > self._crowded
-            early = age > youngest or not released(segment)
-            if proc in held or (early and not crowded):
+            young = age > youngest and not crowded
+            waited_for = not released(segment) and not (crowded and overdue)
+            if proc in held or young or waited_for:
                 held.add(proc)
                 continue
             chosen.append(segment)

@@ -25,7 +25,7 @@ from .settings import Listen, Settings
 logger = logging.getLogger(__name__)
 
 #: Seconds that a drain in hand has at the end, after the endpoint has closed.
-_LAST_DRAIN_SECONDS = 0.1
+_LAST_DRAIN_SECONDS = 0.25
 
 #: Seconds that the shipping of what was drained has at the end; they begin with the signal.
 _LAST_SHIPPING_SECONDS = 0.3

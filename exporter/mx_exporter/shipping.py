@@ -158,7 +158,8 @@ class Shipper:
 
     def join(self) -> None:
         """Wait for the end that `finish` asked for."""
-        self._thread.join(max(0.0, self._deadline - time.monotonic()))
+        # It ends a moment after its time. Positions that are read before would lack a line.
+        self._thread.join(max(0.0, self._deadline - time.monotonic()) + 2 * _STUCK_SECONDS)
 
     # ----------------------------------------------------------------------------------
     # The thread
@@ -331,7 +332,7 @@ class _Out:
         self.count = 0
         #: Nobody made room for the rest yet.
         self.stuck = False
-        _end_torn_line(fd)
+        self._begun = False
 
     def take(self, piece: _Piece, lines: list[bytes], end: int) -> None:
         """Have these lines written next, each as it is."""
@@ -343,6 +344,9 @@ class _Out:
 
         Raises ``OSError``; the rest is then still to be written.
         """
+        if self._rest and not self._begun:
+            self._begun = True
+            _end_torn_line(self._fd)
         while self._rest:
             if not self._poll.poll(_STUCK_SECONDS * 1000):
                 self.stuck = True

@@ -34,11 +34,13 @@ sys.stdin.read()
 """
 
 #: The command line after it has become nobody: everything is imported before, since the
-#: interpreter may lie where others cannot read.
+#: interpreter may lie where others cannot read. It looks at the directory from within, as
+#: pytest's own directories are for their user alone.
 AS_NOBODY = f"""
 import encodings.idna, sys, os
 from mx_exporter import cli, serve
 from watchdog.observers import inotify
+os.chdir(sys.argv.pop(1))
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -62,7 +64,7 @@ def as_nobody(spawn: support.Spawner, directory: Path) -> serving.Exporter:
         support.leave_out("only root can become another user")
     port = support.free_port()
     process = spawn.python(
-        *("-c", AS_NOBODY, "serve", "--dir", directory, "--listen", f"127.0.0.1:{port}"),
+        *("-c", AS_NOBODY, directory, "serve", "--dir", ".", "--listen", f"127.0.0.1:{port}"),
         *("--retain-seconds", "0"),
         env=SMALL,
     )
@@ -118,7 +120,9 @@ def _is_derived(line: bytes) -> bool:
 
 
 def page_of(exporter: serving.Exporter) -> bytes:
-    return derived(exporter.get().body)
+    answer = exporter.get()
+    assert answer.status == 200, answer.text
+    return derived(answer.body)
 
 
 def counters(page: bytes) -> dict[str, float]:

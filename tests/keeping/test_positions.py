@@ -14,7 +14,7 @@ from mx_emitter.events import SNAPSHOT_NAME
 from mx_exporter import snapshot
 from mx_exporter.fold import Fold
 from mx_exporter.follow import Follower
-from mx_exporter.retention import Retention
+from mx_exporter.retention import GRACE_SECONDS, Retention
 
 
 def names(directory: Path) -> list[str]:
@@ -140,7 +140,11 @@ def test_what_was_not_shipped_goes_only_as_far_as_writers_need_room(log: Path) -
     each = total / 10
     follower = drained(log)
     # Crowded from the middle between the two bounds on: here above six segments and a half.
-    retention = Retention(int(2 * each), int(11 * each), min_age=0)
+    now = [time.time()]
+    retention = Retention(int(2 * each), int(11 * each), min_age=0, clock=lambda: now[0])
+    retention.run(follower, released=lambda _: False)
+    assert retention.removed == 0
+    now[0] += GRACE_SECONDS
     retention.run(follower, released=lambda _: False)
     assert retention.unshipped == retention.removed == 4
     follower.drain()

@@ -15,14 +15,20 @@ import pytest
 import serving
 import support
 from keepers import all_done, fill, page_of, replayed, segments_in, start, start_ranks, stop
-from mx_emitter.events import MAX_LINE_BYTES
+from mx_emitter.events import MAX_LINE_BYTES, SNAPSHOT_NAME
+from mx_exporter import keeping
 from mx_exporter.fold import Fold
 from mx_exporter.follow import Follower
+from mx_exporter.settings import Directory, Settings
 from mx_exporter.shipping import Shipper
 from writers import Writer
 
 PENDING = "mx_exporter_segments_pending"
 TEED = "mx_exporter_lines_teed_total"
+
+
+#: Takes far longer to tee than an exporter takes to end.
+ATTEMPTS = 40_000
 
 
 def identities(output: bytes) -> list[tuple[str, int]]:
@@ -68,6 +74,57 @@ def test_what_was_teed_replays_to_the_page_over_restarts(
     if how == signal.SIGTERM:
         assert len(teed) == len(set(teed))
     assert replayed(spawn, out) == page
+
+
+def test_an_end_in_the_middle_of_much_to_tee_is_no_double(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    log, out = tmp_path / "log", tmp_path / "out.log"
+    for proc in "abcd":
+        fill(log, proc * 12, 1, attempts=ATTEMPTS)
+    total = sum(path.stat().st_size for path in log.iterdir())
+
+    def tee(ready: bool) -> serving.Exporter:
+        env = {"MX_METRICS_MAX_BYTES": "999999999"}
+        with open(out, "ab") as stdout:
+            return start(spawn, log, "--tee", stdout=stdout, env=env, ready=ready)
+
+    size = 0
+    for _ in range(3):
+        exporter = tee(ready=False)
+        support.wait_until(lambda size=size: out.stat().st_size > size)
+        stop(exporter)
+        size = out.stat().st_size
+        assert size < total
+    exporter = tee(ready=True)
+    support.wait_until(lambda: exporter.get().sample(PENDING) == 0)
+    teed = identities(out.read_bytes())
+    assert len(teed) == len(set(teed)) == 4 * (ATTEMPTS + 1)
+
+
+def test_positions_are_kept_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    fill(log, "aaaaaaaaaaaa", 2)
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.0)
+    with open(tmp_path / "out", "wb") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        keeper = keeping.Keeper(Settings(directory=Directory(str(log), named=True), tee=True))
+        follower = Follower(str(log), Fold())
+
+        def kept() -> bool:
+            keeper.claim()
+            follower.drain()
+            keeper.tend(follower)
+            again = Follower(str(log), Fold())
+            again.drain()
+            return len(again.shipped) == 2
+
+        support.wait_until(kept)
+        inode = (log / SNAPSHOT_NAME).stat().st_ino
+        assert kept()
+        assert (log / SNAPSHOT_NAME).stat().st_ino == inode
+        keeper.finish(10)
+        keeper.close(follower)
 
 
 def test_a_reader_of_the_output_who_stopped_holds_up_nobody(
