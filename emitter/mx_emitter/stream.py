@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import errno
 import functools
+
+# Not when it is needed, though it costs as much as all the rest: whoever forks while another
+# thread imports leaves the child an import lock that nobody will ever release.
+import importlib.metadata
 import itertools
 import os
 import threading
@@ -397,9 +401,7 @@ class Stream:
 def client_version() -> str:
     """The installed release of ``modelexpress``, or ``unknown``."""
     try:
-        from importlib.metadata import version  # costs more than all the rest of our import
-
-        return version("modelexpress")
+        return importlib.metadata.version("modelexpress")
     except Exception:
         return "unknown"
 

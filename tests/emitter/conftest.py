@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 import support
 from emitting import Log, Program
-
 from mx_emitter import trouble
 from mx_emitter.sink import sink
 

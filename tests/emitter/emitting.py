@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import support
-
 from mx_emitter.events import RESERVED_KEYS, TIMESTAMP, parse_segment_name
 
 HEADERS = ("process_started", "segment_continued")

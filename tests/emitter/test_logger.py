@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import structlog
-from emitting import Log
 
+from emitting import Log
 from mx_emitter import get_logger, metrics
 
 

@@ -10,8 +10,8 @@ import pickle
 from typing import Any
 
 import pytest
-from emitting import Log
 
+from emitting import Log
 from mx_emitter import metrics
 from mx_emitter.events import EVENTS, TEXT
 
@@ -299,7 +299,7 @@ class _Int(int):
     pass
 
 
-class bool_:  # noqa: N801 - the name of numpy's
+class bool_:
     def __float__(self) -> float:
         return 1.0
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import support
 from emitting import Log
-
 from mx_emitter import __version__, enable_metrics, get_logger, metrics
 from mx_emitter.events import EVENTS, MAX_LINE_BYTES
 from mx_emitter.sink import sink

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 import support
 from emitting import Log, Program
-
 from mx_emitter import enable_metrics, metrics
 from mx_emitter.events import DEFAULT_DIRECTORY
 
@@ -50,7 +50,7 @@ def _warnings(process: support.Process) -> list[str]:
     return process.error_output.splitlines()
 
 
-def test_a_missing_directory_is_made(log: Log, tmp_path: Path) -> None:
+def test_a_missing_directory_is_made(log: Log) -> None:
     assert not log.directory.exists()
     assert enable_metrics()
     assert len(log.segments()) == 1

@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from emitting import Log
 
+from emitting import Log
 from mx_emitter import get_logger, metrics
 from mx_emitter.faults import describe, without_secrets
 
