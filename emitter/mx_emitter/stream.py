@@ -66,6 +66,7 @@ class Stream:
         "_opening",
         "_overdue",
         "_pending",
+        "_pid",
         "_proc_key",
         "_said_rank",
         "_second",
@@ -89,6 +90,7 @@ class Stream:
         self._said_rank = rank
         self._lock = threading.RLock()
         self._abandoned = False
+        self._pid = os.getpid()
 
         self._seq = itertools.count()
         self._free: deque[int] = deque()  # numbers of events whose write failed
@@ -353,7 +355,7 @@ class Stream:
             return _LINE % (name, self._time, micros, b"info", self._proc_key, seq, constant, body)
 
         try:
-            segment = Segment(folder, SegmentName(self.proc, n), header)
+            segment = Segment(folder, SegmentName(self.proc, n), header, self._pid)
         except OSError:
             if seq is not None:
                 self._free.append(seq)
