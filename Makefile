@@ -13,7 +13,7 @@ help:
 	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
 	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out)"
 	@echo "make lint    ruff and mypy"
-	@echo "make docs    write the generated pages of docs/ again"
+	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
 demo: $(VENV)/.exporter
 	@$(BIN)/python tests/demo/demo.py $(ARGS)
@@ -27,10 +27,12 @@ lint: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py
+	$(BIN)/python deploy/generate.py
 
 # After the environment, below which the tools are unpacked.
 tools: $(VENV)/.test
 	@tests/bring_tools.sh
+	@tests/bring_kubectl.sh
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -93,7 +93,7 @@ def test_the_sdist_holds_the_whole_project(spawn: support.Spawner, tmp_path: Pat
         "exporter/mx_exporter/families.py",
         "tests/support.py",
         "docs/generate.py",
-        "deploy/kubernetes/sidecar.yaml",
+        "deploy/kubernetes/components/sidecar/parts.yaml",
     ):
         assert name in names
     assert not [name for name in names if name.startswith(".venv") or "__pycache__" in name]

@@ -1,0 +1,72 @@
+"""The real parts that manifests, images and dashboards are held against."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+import support
+from asking import DEPLOY, Served
+from mx_exporter.families import FAMILIES
+
+TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
+
+
+def _tool(name: str, how: str) -> Any:
+    found = shutil.which(name) or shutil.which(name, path=str(TOOLS))
+    return found or support.leave_out(f"needs {name}, which is on no path ({how})")
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> str:
+    """Path of kubectl, for its kustomize."""
+    return str(_tool("kubectl", "`make tools`"))
+
+
+@pytest.fixture(scope="session")
+def systemd_analyze() -> str:
+    """Path of systemd-analyze."""
+    return str(_tool("systemd-analyze", "Debian's package systemd"))
+
+
+@pytest.fixture(scope="session")
+def parts() -> dict[str, dict[str, Any]]:
+    """The pods from which the kustomize components take their parts, by name."""
+    pods = [
+        yaml.safe_load(path.read_text())
+        for path in DEPLOY.glob("kubernetes/components/*/parts.yaml")
+    ]
+    return {pod["metadata"]["name"]: pod for pod in pods}
+
+
+#: Labels that Prometheus, not the page, gives a series.
+TARGET_LABELS = {"job", "instance", "namespace", "pod"}
+
+
+@pytest.fixture(scope="session")
+def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Every name that can be asked for, with its labels: those of the table of families, and of
+    the page of a real exporter."""
+    known: dict[str, set[str]] = {}
+    for family in FAMILIES:
+        labels = {*family.label_names(), *TARGET_LABELS}
+        if family.type == "histogram":
+            known[f"{family.name}_bucket"] = {*labels, "le"}
+            known[f"{family.name}_sum"] = known[f"{family.name}_count"] = labels
+        else:
+            known[family.name] = labels
+    home = tmp_path_factory.mktemp("page")
+    (home / "log").mkdir()
+    spawner = support.Spawner(home / "processes")
+    try:
+        served = Served(spawner, home / "log")
+        for found in text_string_to_metric_families(served.page()):
+            for sample in found.samples:
+                known.setdefault(sample.name, set(TARGET_LABELS)).update(sample.labels)
+    finally:
+        spawner.end()
+    return known

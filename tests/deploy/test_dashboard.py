@@ -1,0 +1,122 @@
+"""The dashboard is well formed, and asks for what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asking import DEPLOY, filled, selectors
+from mx_exporter.families import FAMILIES
+
+DASHBOARDS = sorted(DEPLOY.glob("grafana/**/*.json"))
+
+
+def panels(dashboard: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for panel in dashboard["panels"]:
+        yield panel
+        yield from panel.get("panels", [])
+
+
+def expressions(dashboard: dict[str, Any]) -> Iterator[str]:
+    for panel in panels(dashboard):
+        for target in panel.get("targets", []):
+            yield target["expr"]
+
+
+@pytest.fixture(params=DASHBOARDS, ids=lambda path: path.name)
+def dashboard(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(request.param.read_text())
+    return found
+
+
+def test_one_is_there() -> None:
+    assert DASHBOARDS
+
+
+def test_identities(dashboard: dict[str, Any]) -> None:
+    ids = [panel["id"] for panel in panels(dashboard)]
+    assert len(ids) == len(set(ids))
+    assert dashboard["uid"]
+    uids = [json.loads(path.read_text())["uid"] for path in DASHBOARDS]
+    assert len(uids) == len(set(uids))
+
+
+def test_it_asks_the_chosen_data_source(dashboard: dict[str, Any]) -> None:
+    variables = {one["name"]: one for one in dashboard["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource"
+    for panel in panels(dashboard):
+        if panel["type"] != "row":
+            for part in (panel, *panel["targets"]):
+                assert part["datasource"]["uid"] == "${datasource}"
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(dashboard)))
+    assert {name for name in used if not name.startswith("__")} == set(variables)
+
+
+def test_each_panel_says_what_it_means_and_what_an_empty_one_means(
+    dashboard: dict[str, Any],
+) -> None:
+    for panel in panels(dashboard):
+        if panel["type"] != "row":
+            meaning, empty, reason = panel["description"].partition("Empty: ")
+            assert len(meaning) > 20, panel["title"]
+            assert empty, panel["title"]
+            assert reason.endswith("."), panel["title"]
+
+
+def test_the_questions_come_in_an_operators_order(dashboard: dict[str, Any]) -> None:
+    rows = [panel["title"] for panel in panels(dashboard) if panel["type"] == "row"]
+    assert rows == [
+        "Is it up?",
+        "How long do loads take?",
+        "Where does the time go?",
+        "Does the selection of peers work?",
+        "What fails?",
+    ]
+
+
+def test_panels_do_not_overlap(dashboard: dict[str, Any]) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in panels(dashboard):
+        at = panel["gridPos"]
+        cells = {(at["x"] + dx, at["y"] + dy) for dx in range(at["w"]) for dy in range(at["h"])}
+        assert max(x for x, _ in cells) < 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_it_names_series_that_exist(dashboard: dict[str, Any], series: dict[str, set[str]]) -> None:
+    for expression in expressions(dashboard):
+        for selector in selectors(filled(expression)):
+            assert selector.name in series, expression
+            labels = {matcher.name for matcher in selector.matchers.matchers}
+            assert labels <= series[selector.name], expression
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            asked = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"])
+            assert asked
+            assert asked[2] in series[asked[1]]
+
+
+def test_every_family_is_shown() -> None:
+    shown = {
+        re.sub(r"_(bucket|sum|count)$", "", selector.name)
+        for path in DASHBOARDS
+        for expression in expressions(json.loads(Path(path).read_text()))
+        for selector in selectors(filled(expression))
+    }
+    assert {family.name for family in FAMILIES} <= shown
+
+
+def test_load_times_are_those_of_successes(dashboard: dict[str, Any]) -> None:
+    """A load that fails early would look fast."""
+    times = [one for one in expressions(dashboard) if "mx_load_seconds_bucket" in one]
+    assert {re.findall(r"quantile\(([\d.]+)", one)[0] for one in times} == {"0.5", "0.95", "0.99"}
+    for expression in times:
+        for selector in selectors(filled(expression)):
+            (outcome,) = (m for m in selector.matchers.matchers if m.name == "outcome")
+            assert outcome.value == "success"

@@ -1,0 +1,209 @@
+"""Every expression of the dashboard and the rules, asked of a real Prometheus that scrapes a real
+exporter while the demo's ranks load."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import signal
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import support
+from asking import DEPLOY, Served, filled
+
+RANK = support.ROOT / "tests" / "demo" / "rank.py"
+
+
+class Server:
+    """A Prometheus with the configuration of the compose file, which scrapes one exporter."""
+
+    def __init__(self, binary: str, spawner: support.Spawner, home: Path, exporter: Served) -> None:
+        config = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())
+        config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        config["rule_files"] = [str(DEPLOY / "prometheus" / "*.rules.yaml")]
+        config["scrape_configs"][0]["static_configs"] = [{"targets": [exporter.address]}]
+        (home / "prometheus.yml").write_text(yaml.safe_dump(config))
+        address = f"127.0.0.1:{support.free_port()}"
+        self._url = f"http://{address}/api/v1/"
+        self._process = spawner(
+            binary,
+            f"--config.file={home / 'prometheus.yml'}",
+            f"--storage.tsdb.path={home / 'tsdb'}",
+            f"--web.listen-address={address}",
+        )
+        support.wait_until(self.scraped, 60)
+
+    def scraped(self) -> bool:
+        assert self._process.poll() is None, self._process.error_output
+        try:
+            return [value for _, value in self.query("up")] == [1.0]
+        except OSError:
+            return False
+
+    def get(self, path: str, **parameters: str) -> Any:
+        url = f"{self._url}{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and values of an instant query."""
+        return [
+            (one["metric"], float(one["value"][1]))
+            for one in self.get("query", query=expression)["result"]
+        ]
+
+
+@pytest.fixture(scope="module")
+def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """It has seen the pod before its first rank, then loads of all kinds, one rank that hangs and
+    one that was killed."""
+    home = tmp_path_factory.mktemp("prometheus")
+    (home / "log").mkdir()
+    spawner = support.Spawner(home / "processes")
+    env = {
+        "MX_METRICS_ENABLED": "1",
+        "MX_METRICS_DIR": str(home / "log"),
+        "MX_METRICS_SCHEME": "demo",
+    }
+
+    def start(*scenarios: str, **more: Any) -> support.Process:
+        return spawner.python(RANK, *scenarios, "--speed", "300", env=env, **more)
+
+    try:
+        server = Server(prometheus, spawner, home, Served(spawner, home / "log"))
+        usual = [
+            start("alone", "peer", "artifacts", "retry", "miss", "fallback", "--engine", engine)
+            for engine in ("vllm", "sglang")
+        ]
+        hanging = [start(how, stdout=subprocess.PIPE) for how in ("hang", "killed")]
+        for process in hanging:
+            assert process.stdout
+            assert process.stdout.readline() == b"receiving\n"
+        hanging[1].send_signal(signal.SIGKILL)
+        for process in usual:
+            assert process.result() == 0, process.error_output
+        yield server
+    finally:
+        spawner.end()
+
+
+def number(values: list[tuple[dict[str, str], float]]) -> list[float]:
+    return [value for _, value in values if not math.isnan(value)]
+
+
+DASHBOARD = json.loads((DEPLOY / "grafana" / "loads.json").read_text())
+ASKED = [
+    pytest.param(target["expr"], id=f"{panel['title']} {target['refId']}")
+    for panel in DASHBOARD["panels"]
+    for target in panel.get("targets", [])
+]
+
+
+@pytest.mark.parametrize("expression", ASKED)
+def test_each_expression_returns_data(expression: str, server: Server) -> None:
+    support.wait_until(
+        lambda: number(server.query(filled(expression))), 60, f"no data: {expression}"
+    )
+
+
+def test_each_choice_of_the_dashboard_has_values(server: Server) -> None:
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query" and variable["name"] != "namespace":  # Kubernetes has it
+            family, label = re.findall(r"\w+", variable["definition"])[1:]
+            found = support.wait_until(
+                lambda family=family, label=label: server.get(
+                    f"label/{label}/values", **{"match[]": family}
+                ),
+                60,
+            )
+            assert set(found) <= {"demo", "vllm", "sglang", "example/model-70b"}
+
+
+def test_each_recording_rule_returns_data(server: Server) -> None:
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "recording.rules.yaml").read_text())
+    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
+        expression = rule["expr"]
+        support.wait_until(lambda asked=expression: number(server.query(asked)), 60, expression)
+
+
+def test_the_demo_fires_what_it_should(server: Server) -> None:
+    """Two ranks had time-outs and one was killed; nothing was lost, refused or dropped."""
+
+    def firing() -> dict[str, dict[str, Any]]:
+        return {
+            alert["labels"]["alertname"]: alert
+            for alert in server.get("alerts")["alerts"]
+            if alert["state"] == "firing"
+        }
+
+    found = support.wait_until(
+        lambda: (f := firing()) and {"MxDataPlaneErrors", "MxRanksGone"} <= set(f) and f, 60
+    )
+    assert set(found) == {"MxDataPlaneErrors", "MxRanksGone"}
+    assert found["MxRanksGone"]["annotations"]["description"] == (
+        "A rank of vllm that loaded example/model-70b is gone without an end of its load, "
+        'in phase "chain".'
+    )
+    described = found["MxDataPlaneErrors"]["annotations"]["description"]
+    assert re.fullmatch(
+        r'About \d+ failures of kind timeout in the last 15 minutes, scheme "demo"\.', described
+    )
+
+
+def test_growth_within_the_window(promtool: str, tmp_path: Path) -> None:
+    """What the panels count, unlike increase(): a series born with its only event, one that grew,
+    one that began again, and one of a pod that is gone."""
+    (template,) = (
+        target["expr"]
+        for panel in DASHBOARD["panels"]
+        for target in panel.get("targets", [])
+        if panel["title"] == "Loads abandoned"
+    )
+    expression = filled(template, "1h")
+    series = {"born": "_x99 1x20", "grew": "5x99 8x20", "again": "9x99 2x20", "gone": "4x30 _x99"}
+    labels = 'engine="vllm", model="m", scheme=""'
+    (tmp_path / "test.json").write_text(
+        json.dumps(
+            {
+                "evaluation_interval": "1m",
+                "tests": [
+                    {
+                        "interval": "35s",
+                        "input_series": [
+                            {
+                                "series": f'mx_loads_abandoned_total{{{labels}, phase="{name}"}}',
+                                "values": values,
+                            }
+                            for name, values in series.items()
+                        ],
+                        "promql_expr_test": [
+                            {
+                                "expr": expression,
+                                "eval_time": "65m",
+                                "exp_samples": [
+                                    {"labels": f'{{phase="{name}"}}', "value": value}
+                                    for name, value in (("born", 1), ("grew", 3), ("again", 2))
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+    done = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "test.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
