@@ -23,11 +23,11 @@ def filled(expression: str, window: str = "1h") -> str:
 class Served:
     """A real exporter of a directory."""
 
-    def __init__(self, spawner: support.Spawner, log: Path) -> None:
+    def __init__(self, spawner: support.Spawner, log: Path, *options: str | Path) -> None:
         self.address = f"127.0.0.1:{support.free_port()}"
         self.log = log
         self._process = spawner.python(
-            "-m", "mx_exporter", "serve", "--listen", self.address, "--dir", log
+            "-m", "mx_exporter", "serve", "--listen", self.address, "--dir", log, *options
         )
         support.wait_until(self.page)
 

@@ -60,10 +60,12 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         else:
             known[family.name] = labels
     home = tmp_path_factory.mktemp("page")
-    (home / "log").mkdir()
+    for name in ("log", "archive"):
+        (home / name).mkdir()
+    support.Lines().segment(home / "log", 0, [])
     spawner = support.Spawner(home / "processes")
     try:
-        served = Served(spawner, home / "log")
+        served = Served(spawner, home / "log", "--tee", "--archive-dir", home / "archive")
         for found in text_string_to_metric_families(served.page()):
             for sample in found.samples:
                 known.setdefault(sample.name, set(TARGET_LABELS)).update(sample.labels)

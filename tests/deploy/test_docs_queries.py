@@ -1,0 +1,43 @@
+"""What the guides tell an operator to ask for is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from asking import DEPLOY, selectors
+from mx_exporter.families import BY_NAME
+
+PAGES = sorted([*DEPLOY.parent.glob("*.md"), *DEPLOY.parent.glob("docs/*.md")])
+
+#: Names that begin like a family's: the packages.
+OTHERS = {"mx_emitter", "mx_exporter", "mx_"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_guides_name_series_that_exist(page: Path, series: dict[str, set[str]]) -> None:
+    text = page.read_text()
+    named = set(re.findall(r"(?<![\w./])mx_\w*(?![\w.]*/)", text))
+    assert {name for name in named if name not in series and name not in BY_NAME} <= OTHERS
+
+
+def queries() -> list[str]:
+    pages = [re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S) for page in PAGES]
+    spans = [span for page in pages for span in re.findall(r"`([^`]+)`", page)]
+    return [
+        " ".join(span.split())
+        for span in spans
+        if re.search(r"\bmx_\w+", span) and re.search(r"==|\bunless\b|\bby \(|\{", span)
+    ]
+
+
+def test_queries_of_the_guides_can_be_asked(series: dict[str, set[str]]) -> None:
+    found = queries()
+    assert len(found) >= 4
+    for query in found:
+        for selector in selectors(query):
+            assert selector.name in series, query
+            labels = {matcher.name for matcher in selector.matchers.matchers}
+            assert labels <= series[selector.name], query

@@ -1,0 +1,102 @@
+"""Engine and exporter as different users, in a volume as a pod's ``fsGroup`` makes it."""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import support
+
+#: Becomes another user once everything is imported: nobody else may read a developer's home.
+BECOME = "import os; os.setgroups([{group}]); os.setgid({gid}); os.setuid({uid})\n"
+
+ENGINE = """
+import sys
+from mx_emitter import metrics
+{become}
+for _ in range(300):
+    metrics.record_nixl_receive("complete")
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+EXPORTER = """
+import sys
+import mx_exporter.serve
+from mx_exporter.__main__ import main
+{become}
+sys.argv = ["mx-metrics", "serve", "--retain-seconds", "0"]
+main()
+"""
+
+
+@pytest.fixture
+def volume(tmp_path: Path, parts: dict[str, dict[str, Any]]) -> Path:
+    if os.geteuid():
+        support.leave_out("needs root, to become two other users")
+    group = parts["mx-metrics-parts"]["spec"]["securityContext"]["fsGroup"]
+    for parent in tmp_path.parents:
+        if parent.name.startswith("pytest"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    tmp_path.chmod(0o711)
+    path = tmp_path / "volume"
+    path.mkdir()
+    os.chown(path, 0, group)
+    path.chmod(0o2770)  # not for others, so that it is the group that counts
+    return path
+
+
+def test_the_exporter_compacts_what_another_user_writes(
+    volume: Path, spawn: support.Spawner, parts: dict[str, dict[str, Any]]
+) -> None:
+    pod = parts["mx-metrics-parts"]["spec"]
+    group = pod["securityContext"]["fsGroup"]
+    user = pod["initContainers"][0]["securityContext"]["runAsUser"]
+    port = support.free_port()
+    env = {
+        "MX_METRICS_ENABLED": "1",
+        "MX_METRICS_DIR": str(volume),
+        "MX_METRICS_PORT": str(port),
+        "MX_METRICS_SEGMENT_BYTES": "4096",
+        "MX_METRICS_RETAIN_BYTES": "8192",
+    }
+    engine = spawn.python(
+        "-c",
+        ENGINE.format(become=BECOME.format(group=group, gid=1000, uid=1000)),
+        env=env,
+        stdin=-1,
+    )
+    support.wait_until(lambda: "written" in engine.output or engine.poll() is not None)
+    assert engine.poll() is None, engine.error_output
+    segments = {path.name for path in volume.glob("events-*.jsonl")}
+    assert len(segments) > 5
+    assert {path.stat().st_uid for path in volume.glob("events-*.jsonl")} == {1000}
+
+    exporter = spawn.python(
+        "-c", EXPORTER.format(become=BECOME.format(group=group, gid=user, uid=user)), env=env
+    )
+
+    def page() -> str:
+        assert exporter.poll() is None, exporter.error_output
+        try:
+            url = f"http://127.0.0.1:{port}/metrics"
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    def compacted() -> str:
+        text = page()
+        removed = re.search(r"^mx_exporter_segments_removed_total (\S+)$", text, re.MULTILINE)
+        return text if removed and float(removed[1]) else ""
+
+    text = support.wait_until(compacted)
+    assert 'mx_exporter_owner_state{state="owner"} 1.0' in text
+    assert 'mx_nixl_receive_total{result="complete",scheme=""} 300.0' in text
+    assert "mx_exporter_events_lost 0.0" in text
+    assert len(list(volume.glob("events-*.jsonl"))) < len(segments)
