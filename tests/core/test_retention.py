@@ -11,6 +11,7 @@ import pytest
 from logs import pages
 from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
 from mx_exporter import retention as module
+from mx_exporter import snapshot
 from mx_exporter.fold import Fold
 from mx_exporter.follow import Follower
 from mx_exporter.retention import Retention
@@ -213,6 +214,45 @@ def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
     reader.drain()
     assert state["compacted"] == 3
     assert pages(reader.fold.state) == before
+
+
+def test_a_reader_that_is_overtaken_before_it_lists(tmp_path, monkeypatch):
+    """The segments went between its look at the snapshot and its listing: it sees neither."""
+    fill(tmp_path)
+    owner, reader = fresh(tmp_path), Follower(str(tmp_path), Fold())
+    before = pages(owner.fold.state)
+    real = reader._list
+
+    def compact_then_list(dir_fd):
+        retention(retain=1).run(owner)
+        return real(dir_fd)
+
+    monkeypatch.setattr(reader, "_list", compact_then_list)
+    reader.drain()
+    assert owner.segments == []
+    assert pages(reader.fold.state) == before
+
+
+def test_processes_are_gone_with_their_last_segment(tmp_path):
+    """The snapshot says so of those that it holds whole; of others, once nothing is left of them,
+    whoever removed it."""
+    fill(tmp_path, processes=2)
+    with Writer(tmp_path, "f" * 12) as writer:
+        writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
+        writer.rotate()
+        live = fresh(tmp_path)
+        retention(retain=1).run(live)
+        path = writer.path
+    dir_fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        state = snapshot.read(dir_fd)[0].state
+    finally:
+        os.close(dir_fd)
+    assert [proc for proc, book in state.books.items() if not book.gone] == ["f" * 12]
+    assert sum(state.loads.abandoned.values()) == state.gone == 2
+    path.unlink()
+    again = fresh(tmp_path)
+    assert sum(again.fold.state.loads.abandoned.values()) == again.fold.state.gone == 3
 
 
 def test_a_reader_that_slept_through_a_compaction_counts_the_same(tmp_path):

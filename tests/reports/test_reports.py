@@ -146,17 +146,19 @@ def test_truncated_and_grown_again_beyond_the_old_position(
     and lines much like the old ones were skipped.
     https://github.com/open-telemetry/opentelemetry-collector-contrib/issues/43693
 
-    All lines here are of the same length and end alike; nothing was unread when it was truncated.
+    All lines here are of the same length, lie where the old ones lay and end alike; nothing was
+    unread when the file was truncated.
     """
     with Writer(tmp_path) as writer:
+        header = writer.path.stat().st_size
         writer.lines.seq = 100
         for _ in range(10):
-            writer.log()
+            writer.log(policy="rendezvous_hash", result="metadata_miss")
         follower.drain()
         position = writer.path.stat().st_size
-        os.truncate(writer.path, 0)
+        os.truncate(writer.path, header)
         while writer.path.stat().st_size <= 2 * position:
-            writer.log()
+            writer.log(policy="rendezvous_hash", result="metadata_miss")
         follower.drain()
         count = writer.lines.seq - 100
         assert attempts(follower) == count > 20
