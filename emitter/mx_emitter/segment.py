@@ -23,41 +23,52 @@ class Segment:
     __slots__ = ("_identity", "fd", "locked", "name", "size")
 
     def __init__(
-        self, folder: int, name: SegmentName, header: Callable[[bool], bytes], owner: int
+        self,
+        folder: int,
+        name: SegmentName,
+        header: Callable[[bool], bytes],
+        abandoned: Callable[[], bool],
     ) -> None:
-        """Make the segment in the directory ``folder`` (a descriptor) for the process ``owner``.
+        """Make the segment in the directory ``folder`` (a descriptor).
 
         ``header(locked)`` is its first line. The file gets its name when the lock is held and the
-        header is written: whoever sees it sees both. Raises OSError and then leaves nothing.
+        header is written: whoever sees it sees both. Raises OSError and then leaves nothing, also
+        when ``abandoned()`` says that this process is a forked child of the one it was made for.
         """
         self.name = name
+        temporary, final = name.temporary, str(name)
 
-        def check_not_forked() -> None:
+        def check() -> None:
             # A signal handler may fork in the middle of an opening, and the child goes on with it.
-            if os.getpid() != owner:
-                raise OSError(errno.ECANCELED, "the segment is the parent's", name.temporary)
+            # So this is asked before each step that would spoil the parent's, and no call stands
+            # between, in which a signal could be handled.
+            if abandoned():
+                raise OSError(errno.ECANCELED, "the segment is the parent's", temporary)
 
-        check_not_forked()
         # Left by an exception that a signal handler raised between the making and our knowing of
         # it; no other process has this name.
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(name.temporary, dir_fd=folder)
-        self.fd = _above_standard_streams(os.open(name.temporary, _FLAGS, 0o600, dir_fd=folder))
+            check()
+            os.unlink(temporary, dir_fd=folder)
+        check()
+        fd = os.open(temporary, _FLAGS, 0o600, dir_fd=folder)
+        self.fd = _above_standard_streams(fd)
         try:
             self.locked = _lock(self.fd)
             line = header(self.locked)
             os.fchmod(self.fd, 0o644)  # whatever the umask: the exporter may be another user
-            check_not_forked()
-            if os.write(self.fd, line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name.temporary)
-            check_not_forked()
-            os.rename(name.temporary, str(name), src_dir_fd=folder, dst_dir_fd=folder)
+            check()
+            written = os.write(self.fd, line)
+            if written != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
+            check()
+            os.rename(temporary, final, src_dir_fd=folder, dst_dir_fd=folder)
             status = os.fstat(self.fd)
         except BaseException:
             self.close()
             with contextlib.suppress(OSError):
-                check_not_forked()
-                os.unlink(name.temporary, dir_fd=folder)
+                check()
+                os.unlink(temporary, dir_fd=folder)
             raise
         self.size = len(line)
         self._identity = (status.st_dev, status.st_ino)

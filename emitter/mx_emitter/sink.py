@@ -30,6 +30,7 @@ class Sink:
         self._settings: Settings | None = None  # once metrics are on
         self._rank: int | None = None  # what the engine said
         self._watching_forks = False
+        self._forks = 0  # how many generations of forks this process is away from the first
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be logged at all. Never raises an Exception."""
@@ -82,11 +83,14 @@ class Sink:
         if not self._watching_forks:
             self._watching_forks = True
             os.register_at_fork(after_in_child=self._after_fork)
-        stream = Stream(settings, self._rank)
-        # Threads may race here, and a signal handler may come between; one stream wins. There is
-        # no call between the test and the assignment, so nothing can come between those.
-        if self.stream is None:
-            self.stream = stream
+        # Threads may race here, and a signal handler may come between, or fork: one stream wins,
+        # and never one that a parent drew. No call stands between the test and the assignment, so
+        # nothing can come between those.
+        while self.stream is None:
+            forks = self._forks
+            stream = Stream(settings, self._rank)
+            if self._forks == forks and self.stream is None:
+                self.stream = stream
         self.emit = self.stream.emit
         return self.stream
 
@@ -100,6 +104,7 @@ class Sink:
 
     def _after_fork(self) -> None:
         """The child draws a stream of its own, by its parent's settings, at its next event."""
+        self._forks += 1
         self.emit = self._first_event
         parents, self.stream = self.stream, None
         if parents is not None:

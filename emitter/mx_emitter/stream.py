@@ -66,7 +66,6 @@ class Stream:
         "_opening",
         "_overdue",
         "_pending",
-        "_pid",
         "_proc_key",
         "_said_rank",
         "_second",
@@ -90,7 +89,6 @@ class Stream:
         self._said_rank = rank
         self._lock = threading.RLock()
         self._abandoned = False
-        self._pid = os.getpid()
 
         self._seq = itertools.count()
         self._free: deque[int] = deque()  # numbers of events whose write failed
@@ -316,6 +314,9 @@ class Stream:
                     self._blocked = None
         finally:
             self._opening = False
+        if self._abandoned:  # a signal handler forked in the middle, and this is the child
+            self.abandon()
+            return "unavailable"
         if self._blocked is not None:
             self._limit = -1
             self._next_try = time.monotonic() + RETRY_SECONDS
@@ -355,7 +356,7 @@ class Stream:
             return _LINE % (name, self._time, micros, b"info", self._proc_key, seq, constant, body)
 
         try:
-            segment = Segment(folder, SegmentName(self.proc, n), header, self._pid)
+            segment = Segment(folder, SegmentName(self.proc, n), header, lambda: self._abandoned)
         except OSError:
             if seq is not None:
                 self._free.append(seq)

