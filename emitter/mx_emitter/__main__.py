@@ -1,9 +1,10 @@
-"""``python -m mx_emitter``: the doctor. It needs no more than an engine's container has."""
+"""``python -m mx_emitter``: doctor and reset. They need no more than an engine's container has."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from .events import VERSION
@@ -24,8 +25,28 @@ def main(arguments: list[str] | None = None) -> int:
         description="Exit 0 when events would arrive, 1 when something would keep them.",
     )
     _add_json(doctor, default=argparse.SUPPRESS)
+    reset = commands.add_parser(
+        "reset",
+        help="remove what earlier runs left in the directory, for an entrypoint",
+        description="Remove segments and snapshots of earlier runs. The lock and files of others"
+        " stay. Exit 1, and nothing is removed, while a rank or an exporter uses the directory.",
+    )
+    reset.add_argument(
+        "--dir", type=_path, help="the directory [MX_METRICS_DIR; default: as for the ranks]"
+    )
+    reset.add_argument(
+        "--force", action="store_true", help="ask nobody: events of living ranks may be lost"
+    )
     options = parser.parse_args(arguments)
+    if options.command == "reset":
+        return _reset(options.dir, options.force)
     return _doctor(options.json)
+
+
+def _path(given: str) -> str:
+    if not given.strip() or "\0" in given:
+        raise argparse.ArgumentTypeError("expected a path")
+    return given
 
 
 def _add_json(parser: argparse.ArgumentParser, default: object) -> None:
@@ -36,8 +57,7 @@ def _doctor(as_json: bool) -> int:
     try:
         from .doctor import as_text, examine
     except ImportError as error:
-        sys.stderr.write(f"mx_emitter: {error}; install mx-metrics with its dependencies\n")
-        return 1
+        return _fail(f"{error}; install mx-metrics with its dependencies")
     report = examine()
     if as_json:
         found = {**report._asdict(), "healthy": report.healthy}
@@ -45,6 +65,35 @@ def _doctor(as_json: bool) -> int:
     else:
         sys.stdout.write(as_text(report))
     return 0 if report.healthy else 1
+
+
+def _reset(directory: str | None, force: bool) -> int:
+    try:
+        from .reset import InUse, reset
+        from .settings import read_settings
+    except ImportError as error:
+        return _fail(f"{error}; install mx-metrics with its dependencies")
+    named = {} if directory is None else {"MX_METRICS_DIR": directory}
+    settings = read_settings({**os.environ, **named})
+    path = settings.directory
+    try:
+        outcome = reset(settings, force=force)
+    except FileNotFoundError:
+        sys.stdout.write(f"{path} does not exist: nothing to remove\n")
+        return 0
+    except InUse as error:
+        return _fail(f"nothing was removed from {path}: {error}; stop them first, or use --force")
+    except OSError as error:
+        return _fail(f"nothing was removed from {path}: {error.strerror or error}")
+    sys.stdout.write(outcome.text(path))
+    for name, why in outcome.left.items():
+        _fail(f"{os.path.join(path, name)} could not be removed: {why}")
+    return 1 if outcome.left else 0
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"mx_emitter: {message}\n")
+    return 1
 
 
 if __name__ == "__main__":

@@ -19,10 +19,20 @@ class NotOurs(OSError):
 def opened(settings: Settings) -> Iterator[int]:
     """A descriptor of the directory, which is made when missing.
 
-    All that follows goes through it, so that what was checked is what is used.
-    Raises OSError when the directory cannot be made or opened, or is not ours to use.
+    Raises OSError when it cannot be made; else as `existing`.
     """
     _make(settings)
+    with existing(settings) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def existing(settings: Settings) -> Iterator[int]:
+    """A descriptor of the directory.
+
+    All that follows goes through it, so that what was checked is what is used.
+    Raises OSError when the directory is missing, cannot be opened, or is not ours to use.
+    """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     if not settings.named:
         flags |= os.O_NOFOLLOW

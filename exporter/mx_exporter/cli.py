@@ -1,4 +1,4 @@
-"""The command line: ``mx-metrics serve``, ``replay`` and ``check``.
+"""The command line: ``mx-metrics serve``, ``replay``, ``check`` and ``reset``.
 
 A command imports what it runs inside its function, so that ``--help`` and ``--version`` stay
 quick and a missing library is told by :mod:`mx_exporter.__main__`. Errors are one line on
@@ -124,6 +124,22 @@ def check(logs: tuple[str, ...], as_json: bool) -> int:
     from .check import run
 
     return run(logs, as_json=as_json)
+
+
+@cli.command()
+@settings_options("directory")
+@click.option("--force", is_flag=True, help="Ask nobody: events of living ranks may be lost.")
+def reset(force: bool, **flags: str | bool | None) -> None:
+    """Remove what earlier runs left in the directory, for an entrypoint.
+
+    Segments and snapshots go; the lock and files of others stay. Exits with 1, having removed
+    nothing, while a rank or an exporter uses the directory. It is the emitter's own: containers
+    without this command have `python -m mx_emitter reset`.
+    """
+    directory = read_settings(flags, names=["directory"]).directory
+    given = [f"--dir={directory.path}"] if directory.named else []
+    asked = ["--force"] if force else []
+    os.execv(sys.executable, [sys.executable, "-m", "mx_emitter", "reset", *given, *asked])
 
 
 def main(args: list[str] | None = None) -> int:

@@ -261,14 +261,15 @@ def test_the_default_directory_of_another_user_is_not_used(
         "-c",
         f"""
 import ctypes, os, stat
+# Before /tmp is covered: they may lie below it.
+import mx_emitter.api, mx_emitter.directory
+from mx_emitter import metrics, enable_metrics
+from mx_emitter.settings import read_settings
+from mx_emitter.doctor import examine
 libc = ctypes.CDLL(None)
 assert libc.unshare(0x00020000) == 0
 assert libc.mount(b"none", b"/", None, 0x44000, None) == 0
 assert libc.mount(b"tmpfs", b"/tmp", b"tmpfs", 0, b"size=4m,mode=1777") == 0
-from mx_emitter import metrics, enable_metrics
-import mx_emitter.api, mx_emitter.directory
-from mx_emitter.settings import read_settings
-from mx_emitter.doctor import examine
 path = {DEFAULT_DIRECTORY!r}
 os.mkdir(path, 0o777); os.chown(path, {NOBODY}, {NOBODY})
 assert not examine().healthy
