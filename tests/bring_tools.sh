@@ -1,24 +1,33 @@
 #!/bin/sh
-# Brings Prometheus and promtool for the tests, from Debian's packages, without installing a package: it is
-# unpacked below .venv/tools, so no service starts and nothing on the machine changes.
-# Never fails: tests that need what could not be had say so themselves.
+# Brings promtool, Prometheus and its Pushgateway for the tests, from Debian's packages, without
+# installing a package: they are unpacked below .venv/tools, so no service starts and nothing on
+# the machine changes. Never fails: tests that need what could not be had say so themselves.
 set -u
 tools=$(cd "$(dirname "$0")/.." && pwd)/.venv/tools
-has() { command -v "$1" >/dev/null 2>&1 || [ -x "$tools/usr/bin/$1" ]; }
-have() { has prometheus && has promtool; }
+have() { command -v "$1" >/dev/null 2>&1 || [ -x "$tools/usr/bin/$1" ]; }
 
-have && exit 0
-command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || {
-    echo "prometheus, promtool: not found, and no apt-get here to bring it" >&2
-    exit 0
+# bring PROGRAM PACKAGE...: from the first of the packages that has it.
+bring() {
+    program=$1
+    shift
+    have "$program" && return
+    command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || {
+        echo "$program: not found, and no apt-get here to bring it" >&2
+        return
+    }
+    mkdir -p "$tools/deb" && cd "$tools/deb" || return
+    [ "$(id -u)" -ne 0 ] || [ -n "${updated-}" ] || apt-get update -qq
+    updated=yes
+    for package in "$@"; do
+        apt-cache show "$package" >/dev/null 2>&1 || continue
+        apt-get download -qq "$package" && dpkg-deb -x "$package"_*.deb "$tools"
+        have "$program" && return
+    done
+    echo "$program: could not be brought (as root, \`apt-get install $*\` does)" >&2
 }
-mkdir -p "$tools/deb" && cd "$tools/deb" || exit 0
-[ "$(id -u)" -eq 0 ] && apt-get update -qq
-# promtool is in the package `prometheus` up to Debian 12, in one of its own from 13 on.
-for package in prometheus promtool; do
-    apt-cache show "$package" >/dev/null 2>&1 || continue
-    apt-get download -qq "$package" && dpkg-deb -x "$package"_*.deb "$tools"
-    have && exit 0
-done
-echo "prometheus, promtool: could not be brought (as root, \`apt-get install prometheus\` does)" >&2
+
+bring prometheus prometheus
+# In the same package up to Debian 12, in one of its own from 13 on.
+bring promtool prometheus promtool
+bring prometheus-pushgateway prometheus-pushgateway
 exit 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 
 #: Top-level packages that the extra ``exporter`` installs.
-_EXTRA = {"click", "h11", "prometheus_client", "uvicorn", "watchdog", "zstandard"}
+_EXTRA = {
+    *("bcrypt", "click", "h11", "prometheus_client", "uvicorn", "watchdog", "yaml", "zstandard"),
+}
 
 
 def main() -> int:

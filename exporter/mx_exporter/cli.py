@@ -3,7 +3,7 @@
 A command imports what it runs inside its function, so that ``--help`` and ``--version`` stay
 quick and a missing library is told by :mod:`mx_exporter.__main__`. Errors are one line on
 standard error. Exit codes: 0 done, 1 failed, 2 used wrongly, 3 faulty lines (``check``),
-130 after Ctrl-C.
+130 after Ctrl-C; ``run`` leaves with what the engine left with.
 """
 
 from __future__ import annotations
@@ -54,16 +54,21 @@ def cli() -> None:
     """Prometheus metrics derived from the event logs of ModelExpress ranks."""
 
 
-@cli.command()
-@settings_options(
+_SERVING = (
     "directory",
     "listen",
+    "port",
+    "web_config_file",
     "source_id_label",
     "max_series",
     "retain_seconds",
     "tee",
     "archive_dir",
 )
+
+
+@cli.command()
+@settings_options(*_SERVING)
 def serve(**flags: str | bool | None) -> int:
     """Follow the directory and serve its metrics.
 
@@ -73,6 +78,47 @@ def serve(**flags: str | bool | None) -> int:
     settings = read_settings(flags)
     from .serve import run
 
+    return run(settings)
+
+
+# What follows the command's name is the command's: `run sleep --help` is no question to us.
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--reset", is_flag=True, help="Remove what earlier runs left in the directory.")
+@settings_options(*_SERVING, "pushgateway", "job")
+def run(command: tuple[str, ...], reset: bool, **flags: str | bool | None) -> int:
+    """Run COMMAND with metrics on, and their exporter beside it.
+
+    For one container without a sidecar: write `mx-metrics run -- COMMAND ARGUMENTS`. Signals are
+    passed on, orphans reaped, and the exit status is the command's (128+n for signal n). Nothing
+    that happens to the exporter ends the command. With --pushgateway and no port, what is in the
+    directory when the command has ended is pushed, once.
+    """
+    warnings: list[str] = []
+    settings = read_settings(flags, tolerate=warnings.append)
+    from .run import run as run_engine
+
+    return run_engine(settings, command, reset=reset, warnings=warnings)
+
+
+@cli.command()
+@click.argument("directory", required=False, metavar="[DIR]")
+@settings_options("pushgateway", "job", "source_id_label", "max_series")
+def push(**flags: str | bool | None) -> int:
+    """Push what DIR amounts to, to a Pushgateway, once.
+
+    Without DIR: the directory of the environment. It replaces what the pod pushed before; the
+    pod is told by POD_UID, else POD_NAME, else the name of the host.
+    """
+    names = [
+        *("directory", "port", "pushgateway", "job", "source_id_label", "max_series"),
+        *("pod_uid", "pod_name"),
+    ]
+    settings = read_settings(flags, names=names)
+    from .logs import log_to_stderr
+    from .push import run
+
+    log_to_stderr()
     return run(settings)
 
 

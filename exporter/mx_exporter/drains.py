@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
+
+from .worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Drains:
         self._changed = asyncio.Event()
         self._woken = False
         self._next: _Round | None = None
-        self._worker = _Worker(self._loop)
+        self._worker = Worker(self._loop, "mx-drain")
         self._trouble = ""
         #: Set once the first drain is done: before that, totals would be a counter's reset.
         self.ready = asyncio.Event()
@@ -161,48 +161,3 @@ class Drains:
                 logger.exception("a page could not be made")
                 made[key] = error
         return everything, made
-
-
-class _Worker:
-    """One thread for all calls. A daemon: a drain that hangs on a dead file system must not keep
-    the process from ending, as the threads of an executor would."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
-        self._calls = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="mx-drain", daemon=True).start()
-
-    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._calls.put((function, future))
-        return future
-
-    def close(self) -> None:
-        self._calls.put(None)
-
-    def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            function, future = call
-            try:
-                result: Any = function()
-            except Exception as error:  # noqa: BLE001 - raised where the call is awaited
-                self._settle(future, None, error)
-            else:
-                self._settle(future, result, None)
-            # Held until the next call, the last round's pages would stay in memory.
-            del call, function, future
-            result = None
-
-    def _settle(self, future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-        def settle() -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-        # The loop may have closed under a drain that took too long to wait for.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(settle)

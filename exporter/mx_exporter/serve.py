@@ -10,17 +10,16 @@ import asyncio
 import contextlib
 import logging
 import signal
-import sys
-import time
 from typing import Any
 
 from .drains import Drains
 from .endpoint import Endpoint
 from .errors import MxError
 from .keeping import Keeper
+from .listening import listen_for, listen_patiently, open_endpoint
+from .logs import log_to_stderr
 from .pipeline import Pipeline
-from .server import Server, bind
-from .settings import Listen, Settings
+from .settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -30,38 +29,37 @@ _LAST_DRAIN_SECONDS = 0.25
 #: Seconds that the shipping of what was drained has at the end; they begin with the signal.
 _LAST_SHIPPING_SECONDS = 0.3
 
+#: The same for the patient, who read what is left before, within the first.
+_PATIENT_DRAIN_SECONDS, _PATIENT_SHIPPING_SECONDS = 2.0, 1.5
 
-def run(settings: Settings) -> int:
+
+def run(settings: Settings, *, patient: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code.
 
+    :param patient: for an engine's container: an endpoint that cannot be had is no reason to end,
+        and at the end what is left in the directory is read and shipped, which takes its time.
     :raises BindError: the endpoint's port could not be had.
-    :raises UsageError: a tee is wanted and standard output is closed.
+    :raises UsageError: a tee is wanted and standard output is closed; the web configuration is
+        wrong.
     """
     log_to_stderr()
-    asyncio.run(_run(settings, Keeper(settings)))
+    if settings.pushgateway is not None:
+        logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
+    asyncio.run(_run(settings, Keeper(settings), patient))
     return 0
 
 
-def log_to_stderr() -> None:
-    """Log to standard error, one line a message; other libraries only from warnings on."""
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s")
-    formatter.datefmt = "%Y-%m-%dT%H:%M:%S"
-    formatter.converter = time.gmtime
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("mx_exporter").setLevel(logging.INFO)
-
-
-async def _run(settings: Settings, keeper: Keeper) -> None:
+async def _run(settings: Settings, keeper: Keeper, patient: bool) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # Whoever started us may have held them back until here.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     loop.set_exception_handler(_say_in_one_line)
     await _stand_by(settings, keeper, stop)
-    if not stop.is_set():
-        await _serve(settings, keeper, stop)
+    if patient or not stop.is_set():
+        await _serve(settings, keeper, stop, patient)
 
 
 async def _stand_by(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> None:
@@ -82,26 +80,36 @@ async def _stand_by(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> 
         logger.info("taking over")
 
 
-async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> None:
+async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event, patient: bool) -> None:
     loop = asyncio.get_running_loop()
-    sockets = bind(settings.endpoint) if settings.endpoint else []
+    opened = None if patient else open_endpoint(settings)
     pipeline = Pipeline(settings, keeper, lambda: drains.wake_soon())
     drains = Drains(pipeline)
     if settings.source_id_label:
         logger.warning("source_worker_id is shown as a label: its series grow without end")
-    server = Server(Endpoint(drains, pipeline), sockets)
+    app = Endpoint(drains, pipeline)
+    listening = loop.create_task(
+        listen_patiently(app, settings) if patient else listen_for(app, settings, opened)
+    )
     draining = loop.create_task(drains.run())
     stopping = loop.create_task(stop.wait())
     try:
-        await server.start()
-        logger.info("%s", _address_text(settings))
-        await asyncio.wait((draining, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((listening, draining, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if listening.done():
+            listening.result()
         if draining.done():
             raise MxError(f"draining ended: {draining.exception()!r}")
     finally:
-        shipped = loop.time() + _LAST_SHIPPING_SECONDS
-        keeper.finish(_LAST_SHIPPING_SECONDS)
-        await server.stop()
+        shipping = _LAST_SHIPPING_SECONDS
+        if patient:
+            shipping = _PATIENT_SHIPPING_SECONDS
+            with contextlib.suppress(asyncio.TimeoutError):
+                last = drains.after_drain("last", lambda: None)
+                await asyncio.wait_for(last, _PATIENT_DRAIN_SECONDS)
+        shipped = loop.time() + shipping
+        keeper.finish(shipping)
+        listening.cancel()
+        await asyncio.wait((listening,))
         draining.cancel()
         limit = max(0.0, shipped - loop.time()) + _LAST_DRAIN_SECONDS
         with contextlib.suppress(asyncio.TimeoutError):
@@ -111,12 +119,3 @@ async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> Non
 def _say_in_one_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """What asyncio has to say of a connection (out of descriptors, say), without a traceback."""
     logger.error("%s: %r", context["message"], context.get("exception"))
-
-
-def _address_text(settings: Settings) -> str:
-    listen, where = settings.endpoint, settings.directory.path
-    if listen is None:
-        return f"no endpoint (port 0 or below); following {where}"
-    everywhere = " on all interfaces" if listen.host is None else ""
-    address = Listen(listen.host or "localhost", listen.port)
-    return f"serving http://{address}/metrics{everywhere}, from {where}"

@@ -4,7 +4,9 @@ uvicorn's HTTP/1.1 protocol does the talking: on an event loop a client that sta
 kilobytes instead of a thread, TLS handshakes are not done where connections are accepted, and
 the whole idle exporter stays near 32 MB. uvicorn's own server object is not used, since it has
 no time limit for half a request or an answer that is not taken. Added here: those limits, a
-bound on open connections, and an end within a second whatever clients do.
+bound on open connections, and an end within a second whatever clients do. Connections are
+accepted one by one, each with the TLS of that moment, and count from then on: asyncio's own
+server would keep one context for ever, and know of nobody before the handshake is done.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import h11
@@ -27,8 +29,16 @@ from uvicorn.server import ServerState
 from .errors import BindError
 from .settings import Listen
 
+logger = logging.getLogger(__name__)
+
 #: Seconds a client has for a whole request: from the connection, or from the request's first byte.
 REQUEST_SECONDS = 10.0
+
+#: Seconds a client has for the TLS handshake.
+HANDSHAKE_SECONDS = 10.0
+
+#: Seconds to wait before the next try to accept, where there is no descriptor for it.
+EXHAUSTED_SECONDS = 1.0
 
 #: Seconds a client has to take an answer, from the moment that it falls behind.
 ANSWER_SECONDS = 30.0
@@ -125,7 +135,7 @@ class Server:
 
     :param app: the application; its lifespan is not run and request bodies are not for it.
     :param sockets: bound, and closed by :meth:`stop`.
-    :param tls: serve HTTPS by this context.
+    :ivar tls: serve HTTPS by this context, from the next connection on.
     """
 
     def __init__(
@@ -146,9 +156,11 @@ class Server:
         # Each bad request would be a line, and a scanner sends thousands.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._sockets = sockets
-        self._tls = tls
+        self.tls = tls
         self._state = ServerState()
-        self._servers: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        #: Connections on the way to be one of the protocol's, by when they were accepted.
+        self._arriving: dict[asyncio.Task[None], float] = {}
         self._limit = connection_limit()
 
     async def start(self) -> None:
@@ -156,28 +168,30 @@ class Server:
 
         :raises BindError: another program has come to listen on the port since it was bound.
         """
-        loop = asyncio.get_running_loop()
         for sock in self._sockets:
             try:
-                # As many are accepted at once, before room can be made for the first of them.
-                server = await loop.create_server(
-                    self._connection, sock=sock, ssl=self._tls, backlog=max(1, self._limit // 4)
-                )
                 sock.listen(QUEUE)
             except OSError as error:
                 raise BindError(f"cannot listen: {_cause(error)}") from error
-            self._servers.append(server)
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            sock.setblocking(False)
+            self._accepting.append(loop.create_task(self._accept(sock)))
 
     async def stop(self) -> None:
         """Stop accepting, finish the answers in hand for :data:`STOP_SECONDS`, hang up."""
-        for server in self._servers:
-            server.close()
+        for task in self._accepting:
+            task.cancel()
+        if self._accepting:
+            await asyncio.wait(self._accepting)
         for sock in self._sockets:
             sock.close()
         loop = asyncio.get_running_loop()
         end = loop.time() + STOP_SECONDS
         await asyncio.sleep(0)
-        while self._state.connections and loop.time() < end:
+        while (self._state.connections or self._arriving) and loop.time() < end:
+            for arrival in self._arriving:
+                arrival.cancel()
             # Each time, since one that was just accepted joins them only now.
             for connection in self._connections():
                 connection.finish()
@@ -185,27 +199,71 @@ class Server:
         for connection in self._connections():
             connection.hang_up()
 
+    async def _accept(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        exhausted = False
+        while True:
+            try:
+                client, _ = await loop.sock_accept(sock)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    if not exhausted:
+                        logger.error("no connection can be accepted: %s", error.strerror)
+                    exhausted = True
+                    await asyncio.sleep(EXHAUSTED_SECONDS)
+                continue  # or the client has gone already
+            exhausted = False
+            arrival = loop.create_task(self._welcome(client, self.tls))
+            self._arriving[arrival] = loop.time()
+            arrival.add_done_callback(lambda done: self._arriving.pop(done, None))
+            self._make_room()
+            # Where more of them wait already, nothing above has let others run.
+            await asyncio.sleep(0)
+
+    async def _welcome(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """See a connection through its handshake, after which its protocol has it."""
+        arrival = asyncio.current_task()
+        assert arrival is not None
+
+        def connection() -> _Connection:
+            return _Connection(
+                self._config, self._state, {}, made=lambda: self._arriving.pop(arrival, None)
+            )
+
+        # What goes wrong is the client's affair, and asyncio has hung up on it.
+        with contextlib.suppress(OSError):
+            await asyncio.get_running_loop().connect_accepted_socket(
+                connection,
+                client,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS if tls else None,
+            )
+
     def _connections(self) -> list[_Connection]:
         return [c for c in self._state.connections if isinstance(c, _Connection)]
-
-    def _connection(self) -> _Connection:
-        return _Connection(self._config, self._state, {}, make_room=self._make_room)
 
     def _make_room(self) -> None:
         """Hang up on whoever has kept a connection busy with nothing for longest."""
         # One that was hung up on leaves the set a moment later; it makes no room twice.
         open_ = [c for c in self._connections() if not c.hung_up]
-        victims = [c for c in open_ if not c.answering]
-        if len(open_) > self._limit and victims:
-            min(victims, key=lambda c: c.since).hang_up()
+        if len(open_) + len(self._arriving) <= self._limit:
+            return
+        oldest = min((c for c in open_ if not c.answering), key=lambda c: c.since, default=None)
+        arrival = next(iter(self._arriving))
+        if oldest is not None and oldest.since <= self._arriving[arrival]:
+            oldest.hang_up()
+        else:
+            del self._arriving[arrival]
+            # Later, since one that has not begun would leave its socket to nobody.
+            asyncio.get_running_loop().call_soon(arrival.cancel)
 
 
 class _Connection(H11Protocol):
     """One connection. It is asking (or idle), then we are answering, then it takes the answer."""
 
-    def __init__(self, *args: Any, make_room: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, made: Callable[[], object], **more: Any) -> None:
         super().__init__(*args, **more)
-        self._make_room = make_room
+        self._made = made
         self._limit: asyncio.TimerHandle | None = None
         self._idle = False
         self.hung_up = False
@@ -221,7 +279,7 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._allow(REQUEST_SECONDS)
-        self._make_room()
+        self._made()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._allow(None)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import socket
 import stat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from mx_emitter.events import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
 
@@ -130,6 +132,24 @@ def _path(text: str) -> str:
     return _directory(text).path
 
 
+def _gateway(text: str) -> str:
+    """An address as `push_to_gateway` takes it, without a slash at its end."""
+    url = text if re.match(r"https?://", text) else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        # Reading the port is what looks at it.
+        good = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+    except ValueError:
+        good = False
+    if not good or any(character.isspace() for character in url):
+        raise ValueError("expected HOST:PORT or an http(s) address, such as http://gateway:9091")
+    return url.rstrip("/")
+
+
+def _text(text: str) -> str:
+    return text
+
+
 def _duration(text: str) -> float:
     try:
         seconds = float(text)
@@ -139,6 +159,8 @@ def _duration(text: str) -> float:
         raise ValueError("expected a number of seconds, 0 or more")
     return seconds
 
+
+DEFAULT_PORT = 9402
 
 #: Seconds between two tries of a standby to take over.
 DEFAULT_BIND_RETRY_SECS = 15.0
@@ -201,14 +223,26 @@ class Settings:
             metavar="HOST:PORT",
         ),
     )
-    port: int = field(
-        default=9402,
+    port: int | None = field(
+        default=None,
         metadata=_option(
             _port,
             "Port of the endpoint on all interfaces; 0 or below: no endpoint.",
-            "9402",
+            "9402; for run and push none beside a gateway",
+            flag="--port",
             variable="MX_METRICS_PORT",
             metavar="PORT",
+        ),
+    )
+    web_config_file: str | None = field(
+        default=None,
+        metadata=_option(
+            _path,
+            "File that asks for TLS and passwords on the endpoint, with the keys that exporters "
+            "have in common; read again when it changes.",
+            "none",
+            flag="--web.config.file",
+            metavar="FILE",
         ),
     )
     source_id_label: bool = field(
@@ -294,11 +328,57 @@ class Settings:
         ),
     )
 
+    pushgateway: str | None = field(
+        default=None,
+        metadata=_option(
+            _gateway,
+            "Pushgateway that run and push send the metrics to, once, where no port is served.",
+            "none",
+            flag="--pushgateway",
+            variable="MX_METRICS_PUSHGATEWAY",
+            metavar="URL",
+        ),
+    )
+    job: str = field(
+        default="modelexpress",
+        metadata=_option(
+            _text,
+            "Label job of what is pushed.",
+            "modelexpress",
+            flag="--job",
+            metavar="NAME",
+        ),
+    )
+    pod_uid: str | None = field(
+        default=None,
+        metadata=_option(_text, "Label pod of what is pushed.", "none", variable="POD_UID"),
+    )
+    pod_name: str | None = field(
+        default=None,
+        metadata=_option(
+            _text,
+            "The same where there is no POD_UID; with neither it is the name of the host.",
+            "none",
+            variable="POD_NAME",
+        ),
+    )
+
     @property
     def endpoint(self) -> Listen | None:
         """Where to listen, or None when no endpoint is wanted."""
-        listen = Listen(None, self.port) if self.listen is None else self.listen
+        port = DEFAULT_PORT if self.port is None else self.port
+        listen = Listen(None, port) if self.listen is None else self.listen
         return listen if listen.port else None
+
+    @property
+    def asked_endpoint(self) -> Listen | None:
+        """The same, where a port that was not given is none."""
+        return None if self.listen is None and self.port is None else self.endpoint
+
+    @property
+    def pod(self) -> str:
+        """What tells our pushes from those of other pods."""
+        return self.pod_uid or self.pod_name or socket.gethostname()
 
 
 #: The table's rows by field name, in order.
@@ -310,15 +390,20 @@ def read_settings(
     environ: Mapping[str, str] | None = None,
     *,
     names: Collection[str] = OPTIONS.keys(),
+    tolerate: Callable[[str], None] | None = None,
 ) -> Settings:
     """Build the settings.
 
     :param flags: texts (booleans for switches) by field name; None when a flag was not given.
     :param environ: the environment; None takes the process's own.
     :param names: rows that the command reads; a bad value of another one is none of its business.
+    :param tolerate: told of each variable whose value is bad, for a command that must go on: the
+        default holds instead, or no port.
     :raises UsageError: a bad value, naming its flag or variable.
     """
     environ = os.environ if environ is None else environ
+    if flags.get("listen") is not None and flags.get("port") is not None:
+        raise UsageError("--listen and --port: only one of them can be had")
     values: dict[str, Any] = {}
     for name in names:
         option, given = OPTIONS[name], flags.get(name)
@@ -327,7 +412,14 @@ def read_settings(
         elif given is not None:
             values[name] = _parse(option, str(option.flag), given)
         elif option.variable and (text := environ.get(option.variable, "").strip()):
-            values[name] = _parse(option, option.variable, text)
+            try:
+                values[name] = _parse(option, option.variable, text)
+            except UsageError as error:
+                if tolerate is None:
+                    raise
+                if name == "port":  # an endpoint that nobody can find would be the worse surprise
+                    values[name] = 0
+                tolerate(str(error))
     settings = Settings(**values)
     _check(settings)
     return settings

@@ -52,10 +52,10 @@ def test_version_of_module_and_script() -> None:
 
 def test_help_names_the_commands_and_every_flag() -> None:
     text = run("--help").stdout
-    assert all(command in text for command in ("serve", "replay", "check"))
-    text = run("serve", "--help").stdout
+    assert all(command in text for command in ("serve", "run", "push", "replay", "check"))
+    text = run("run", "--help").stdout
     flags = [row.flag for row in OPTIONS.values() if row.flag]
-    assert len(flags) == 7
+    assert len(flags) == 11
     assert all(flag in text for flag in flags)
     assert run("replay", "-h").returncode == run("check", "-h").returncode == 0
 
