@@ -1,5 +1,7 @@
 """An emitter of its own for each test, in this process, and what it has written."""
 
+# ruff: noqa: ARG001 - a fixture is asked for by naming it
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """The structlog logger of engines' own events."""
 
+# ruff: noqa: ARG001 - a fixture is asked for by naming it
+
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,7 @@
 """Timers, and the load that an event belongs to."""
 
+# ruff: noqa: ARG001 - a fixture is asked for by naming it
+
 from __future__ import annotations
 
 import asyncio
