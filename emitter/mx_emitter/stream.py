@@ -9,11 +9,6 @@ at the places that care for it.
 from __future__ import annotations
 
 import errno
-import functools
-
-# Not when it is needed, though it costs as much as all the rest: whoever forks while another
-# thread imports leaves the child an import lock that nobody will ever release.
-import importlib.metadata
 import itertools
 import os
 import threading
@@ -25,6 +20,7 @@ from typing import Any
 from orjson import OPT_APPEND_NEWLINE, dumps
 
 from . import trouble
+from .client import client_version
 from .directory import opened, weigh
 from .encode import encode, text, well_formed
 from .events import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION, SegmentName
@@ -398,15 +394,6 @@ class Stream:
                     self._unsettled = True
         while self._complaints:
             trouble.say(*self._complaints.pop())
-
-
-@functools.cache
-def client_version() -> str:
-    """The installed release of ``modelexpress``, or ``unknown``."""
-    try:
-        return importlib.metadata.version("modelexpress")
-    except Exception:
-        return "unknown"
 
 
 def _who_we_are(settings: Settings) -> dict[str, Any]:
