@@ -6,12 +6,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help demo test lint docs tools clean
+SOAK_SECONDS ?= 3600
+
+.PHONY: help demo test soak lint docs tools clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
 	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out)"
+	@echo "make soak    ranks and exporter killed all along, for SOAK_SECONDS=3600"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
@@ -20,6 +23,10 @@ demo: $(VENV)/.exporter
 
 test: $(VENV)/.test tools
 	$(BIN)/python -m pytest $(ARGS)
+
+soak: $(VENV)/.test
+	CRASH_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 \
+	  tests/crash/test_crash.py $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
