@@ -13,7 +13,7 @@ import yaml
 
 import support
 from asking import DEPLOY
-from mx_exporter.settings import OPTIONS
+from mx_exporter.settings import DEFAULT_PORT
 
 COMPOSE = DEPLOY / "compose"
 
@@ -60,6 +60,8 @@ def test_ranks_and_exporter_look_at_one_place(compose: dict[str, Any]) -> None:
     assert ranks["environment"]["MX_METRICS_DIR"] == where
     assert mounts(exporter)[where] == mounts(ranks)[where] == "log"
     assert ranks["image"] == exporter["image"]
+    # A service that names the image without building it would have it pulled from somewhere.
+    assert ranks["build"] == exporter["build"]
 
 
 def test_the_ranks_commands_are_the_demos(compose: dict[str, Any], spawn: support.Spawner) -> None:
@@ -93,7 +95,7 @@ def test_prometheus_takes_its_configuration(
     here = (COMPOSE / inside[folder]).resolve()
     assert len(list(here.glob(pattern))) == 2
     (scrape,) = config["scrape_configs"]
-    assert scrape["static_configs"] == [{"targets": [f"exporter:{OPTIONS['port'].shown}"]}]
+    assert scrape["static_configs"] == [{"targets": [f"exporter:{DEFAULT_PORT}"]}]
     config["rule_files"] = [str(here / pattern)]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     done = subprocess.run(

@@ -79,7 +79,8 @@ def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         return spawner.python(RANK, *scenarios, "--speed", "300", env=env, **more)
 
     try:
-        server = Server(prometheus, spawner, home, Served(spawner, home / "log"))
+        exporter = Served(spawner, home / "log")
+        server = Server(prometheus, spawner, home, exporter)
         usual = [
             start("alone", "peer", "artifacts", "retry", "miss", "fallback", "--engine", engine)
             for engine in ("vllm", "sglang")
@@ -91,6 +92,7 @@ def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         hanging[1].send_signal(signal.SIGKILL)
         for process in usual:
             assert process.result() == 0, process.error_output
+        support.wait_until(lambda: "\nmx_loads_abandoned_total{" in exporter.page())
         yield server
     finally:
         spawner.end()

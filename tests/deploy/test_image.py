@@ -18,7 +18,7 @@ import pytest
 
 import support
 from asking import DEPLOY
-from mx_exporter.settings import OPTIONS
+from mx_exporter.settings import DEFAULT_PORT
 
 IMAGE = DEPLOY / "image"
 PYTHONS = {"310", "311", "312", "313", "314"}
@@ -76,7 +76,7 @@ def test_it_runs_as_nobody_in_particular_and_without_a_shell() -> None:
     (program,) = map(json.loads, all_of("ENTRYPOINT", final))
     (arguments,) = map(json.loads, all_of("CMD", final))
     assert [os.path.basename(program[0]), *program[1:], *arguments] == ["mx-metrics", "serve"]
-    assert all_of("EXPOSE", final) == [OPTIONS["port"].shown]
+    assert all_of("EXPOSE", final) == [str(DEFAULT_PORT)]
 
 
 def test_manifests_run_as_the_images_user(parts: dict[str, dict[str, dict]]) -> None:  # type: ignore[type-arg]
@@ -256,9 +256,14 @@ def test_the_emitter_is_for_every_python_that_engines_have(image: Path) -> None:
 
 @pytest.mark.parametrize("given", [None, "", "/plugins"])
 def test_the_emitter_comes_last_on_the_path(
-    given: str | None, image: Path, spawn: support.Spawner, tmp_path: Path
+    given: str | None,
+    image: Path,
+    spawn: support.Spawner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A bare Python, as an engine's image has it: it finds the emitter, and logs."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     python = Path(sys.base_prefix) / "bin" / "python3"
     code = (
         "import os, mx_emitter, orjson, structlog\n"

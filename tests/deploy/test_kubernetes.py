@@ -17,7 +17,7 @@ import yaml
 import support
 from mx_emitter.events import DEFAULT_MAX_BYTES
 from mx_exporter.cli import cli
-from mx_exporter.settings import OPTIONS
+from mx_exporter.settings import DEFAULT_PORT
 
 KUBERNETES = support.ROOT / "deploy" / "kubernetes"
 EXAMPLES = sorted(path.parent for path in KUBERNETES.glob("examples/*/kustomization.yaml"))
@@ -333,7 +333,7 @@ def test_the_sidecar_runs_a_command_that_exists(parts: dict[str, dict[str, Any]]
     command, *rest = sidecar["args"]
     flags = {flag for parameter in cli.commands[command].params for flag in parameter.opts}
     assert set(rest) <= flags
-    assert sidecar["ports"][0]["containerPort"] == int(OPTIONS["port"].shown)
+    assert sidecar["ports"][0]["containerPort"] == DEFAULT_PORT
     downward = {one["name"]: one["valueFrom"] for one in sidecar["env"] if "valueFrom" in one}
     assert set(downward) == {"POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"}
 
