@@ -177,6 +177,12 @@ def prometheus() -> str:
     return _tool("prometheus")
 
 
+@pytest.fixture(scope="session")
+def pushgateway() -> str:
+    """Path of a real Pushgateway."""
+    return _tool("prometheus-pushgateway")
+
+
 def _tool(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path=str(TOOLS))
     return found or support.leave_out(f"needs {name}, which is on no path (`make tools`)")

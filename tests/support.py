@@ -14,6 +14,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -172,6 +174,62 @@ class Spawner:
     def end(self) -> None:
         for process in self.processes:
             process.end()
+
+
+# --------------------------------------------------------------------------------------
+# Real servers
+
+
+class Prometheus:
+    """A running Prometheus, asked through its API."""
+
+    def __init__(self, spawn: Spawner, binary: str, place: Path, config: str) -> None:
+        place.mkdir()
+        (place / "config.yml").write_text(config)
+        self._port = free_port()
+        self.process = spawn(
+            binary,
+            f"--config.file={place}/config.yml",
+            f"--storage.tsdb.path={place}/data",
+            f"--web.listen-address=127.0.0.1:{self._port}",
+        )
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """An instant query's result; empty while Prometheus is not ready."""
+        assert self.process.poll() is None, self.process.error_output
+        query = urllib.parse.urlencode({"query": expression})
+        url = f"http://127.0.0.1:{self._port}/api/v1/query?{query}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+                return result
+        except OSError:
+            return []
+
+
+class Pushgateway:
+    """A running Pushgateway. ``options`` are its own."""
+
+    def __init__(self, spawn: Spawner, binary: str, *options: str | Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self.process = spawn(
+            binary, f"--web.listen-address={self.address}", "--persistence.file=", *options
+        )
+        wait_until(self._listens)
+
+    def page(self) -> str:
+        """All that was pushed to it, and its own families."""
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def _listens(self) -> bool:
+        assert self.process.poll() is None, self.process.error_output
+        host, _, port = self.address.partition(":")
+        try:
+            socket.create_connection((host, int(port))).close()
+        except OSError:
+            return False
+        return True
 
 
 # --------------------------------------------------------------------------------------

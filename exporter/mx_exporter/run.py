@@ -186,8 +186,11 @@ class _Supervisor:
         alone = number == signal.SIGHUP and os.getsid(0) == os.getpid()
         if signal_.si_code <= 0 or alone:
             os.kill(self._engine, number)
-        if number in _STOPS:  # whoever waits for us must see us stop
-            os.kill(os.getpid(), signal.SIGSTOP)
+        if number in _STOPS:
+            # Whoever waits for us must see us stop, where the kernel lets the engine stop.
+            os.kill(os.getpid(), number)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+            signal.pthread_sigmask(signal.SIG_BLOCK, {number})
 
     def _start_exporter(self) -> None:
         self._started, self._due = time.monotonic(), float("inf")

@@ -134,11 +134,12 @@ def _path(text: str) -> str:
 
 def _gateway(text: str) -> str:
     """An address as `push_to_gateway` takes it, without a slash at its end."""
-    url = text if re.match(r"https?://", text) else f"http://{text}"
+    url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
         # Reading the port is what looks at it.
-        good = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = good and not (parts.query or parts.fragment)
     except ValueError:
         good = False
     if not good or any(character.isspace() for character in url):
@@ -227,8 +228,9 @@ class Settings:
         default=None,
         metadata=_option(
             _port,
-            "Port of the endpoint on all interfaces; 0 or below: no endpoint.",
-            "9402; for run and push none beside a gateway",
+            "Port of the endpoint on all interfaces; 0 or below: no endpoint. For run and push, one "
+            "that is not given is none beside a gateway.",
+            str(DEFAULT_PORT),
             flag="--port",
             variable="MX_METRICS_PORT",
             metavar="PORT",

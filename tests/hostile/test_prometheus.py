@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import http.server
-import json
 import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import serving
 import support
-from support import Lines
+from support import Lines, Prometheus
 
 HOSTILE = [
     "",
@@ -102,33 +98,6 @@ def relay(exporter: serving.Exporter, accept: str | None) -> Iterator[tuple[str,
         finally:
             server.shutdown()
             thread.join()
-
-
-class Prometheus:
-    """A running Prometheus, asked through its API."""
-
-    def __init__(self, spawn: support.Spawner, binary: str, place: Path, config: str) -> None:
-        place.mkdir()
-        (place / "config.yml").write_text(config)
-        self._port = support.free_port()
-        self.process = spawn(
-            binary,
-            f"--config.file={place}/config.yml",
-            f"--storage.tsdb.path={place}/data",
-            f"--web.listen-address=127.0.0.1:{self._port}",
-        )
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """An instant query's result; empty while Prometheus is not ready."""
-        assert self.process.poll() is None, self.process.error_output
-        query = urllib.parse.urlencode({"query": expression})
-        url = f"http://127.0.0.1:{self._port}/api/v1/query?{query}"
-        try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-                return result
-        except OSError:
-            return []
 
 
 @pytest.fixture
