@@ -1,11 +1,14 @@
-"""``python -m mx_emitter``: doctor and reset. They need no more than an engine's container has."""
+"""``python -m mx_emitter``: doctor, reset and run. They need what an engine's container has."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import signal
 import sys
+
+from mx_activate import with_site
 
 from .events import VERSION
 
@@ -37,7 +40,21 @@ def main(arguments: list[str] | None = None) -> int:
     reset.add_argument(
         "--force", action="store_true", help="ask nobody: events of living ranks may be lost"
     )
+    run = commands.add_parser(
+        "run",
+        help="become a command whose Python processes log the client's metrics",
+        usage="python -m mx_emitter run [-h] [--] COMMAND...",
+        description="Put a sitecustomize first on PYTHONPATH, which stays there for the command's"
+        " children, and become COMMAND. It routes the recorders of the ModelExpress client to"
+        " the log, in each Python that imports them while MX_METRICS_ENABLED is on.",
+    )
+    run.add_argument("argv", metavar="COMMAND", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
+    if options.command == "run":
+        command = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+        if not command:
+            run.error("a COMMAND is needed")
+        return _run(command)
     if options.command == "reset":
         return _reset(options.dir, options.force)
     return _doctor(options.json)
@@ -89,6 +106,17 @@ def _reset(directory: str | None, force: bool) -> int:
     for name, why in outcome.left.items():
         _fail(f"{os.path.join(path, name)} could not be removed: {why}")
     return 1 if outcome.left else 0
+
+
+def _run(command: list[str]) -> int:
+    """Become ``command``. Returns 127 when there is no such command, 126 when it cannot be run."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and that would be inherited
+    try:
+        os.execvpe(command[0], command, with_site(os.environ))
+    except OSError as error:
+        _fail(f"cannot run {command[0]}: {error.strerror}")
+        return 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def _fail(message: str) -> int:

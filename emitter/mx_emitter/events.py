@@ -256,6 +256,19 @@ EVENTS: dict[str, Event] = {
             ),
         ),
         Event(
+            "log_recorded",
+            "The client logged a record of its own (`MX_METRICS_CAPTURE_LOGS`); its level is the"
+            " line's.",
+            (
+                Field("logger", TEXT, "name of the logger", required=False),
+                Field("message", TEXT, "at most 2,000 characters, URLs stripped", required=False),
+                Field(
+                    "error_type", TEXT, "type of the exception it was logged with", required=False
+                ),
+                Field("error", TEXT, "its text, at most 500 characters", required=False),
+            ),
+        ),
+        Event(
             "events_dropped",
             "The emitter dropped events earlier and has room again; one line a reason.",
             (

@@ -5,6 +5,7 @@ A bad value is its default and one warning: an engine may not fail for its metri
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -21,6 +22,9 @@ SEGMENTS_PER_LIMIT = 8
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "false", "no", "off"})
 
+#: Levels of ``MX_METRICS_CAPTURE_LOGS``.
+CAPTURED = {"warning": logging.WARNING, "info": logging.INFO}
+
 
 class Pod(NamedTuple):
     """Who the pod is, by Kubernetes' downward API; None where the variable is unset."""
@@ -35,7 +39,8 @@ class Settings(NamedTuple):
     """The emitter's settings.
 
     ``directory`` is absolute; ``named`` says that ``MX_METRICS_DIR`` named it. Sizes are bytes.
-    ``problems`` holds a sentence for each variable whose value was not understood.
+    ``capture_logs`` is the least level of the client's log records to be logged as events, None
+    for none. ``problems`` holds a sentence for each variable whose value was not understood.
     """
 
     enabled: bool = False
@@ -45,6 +50,7 @@ class Settings(NamedTuple):
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     max_bytes: int = DEFAULT_MAX_BYTES
     pod: Pod = Pod()
+    capture_logs: int | None = None
     problems: tuple[str, ...] = ()
 
 
@@ -76,6 +82,12 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         problems.append(
             f"MX_METRICS_ENABLED={switch[:80]!r} is none of 1, true, yes, on; metrics stay off"
         )
+    capture = environ.get("MX_METRICS_CAPTURE_LOGS", "").strip().lower()
+    if capture not in CAPTURED and capture not in FALSE:
+        problems.append(
+            f"MX_METRICS_CAPTURE_LOGS={capture[:80]!r} is neither WARNING nor INFO; no log records"
+            " are captured"
+        )
     named = environ.get("MX_METRICS_DIR", "").strip()
     max_bytes = size("MX_METRICS_MAX_BYTES", DEFAULT_MAX_BYTES)
     segment_bytes = size("MX_METRICS_SEGMENT_BYTES", DEFAULT_SEGMENT_BYTES)
@@ -92,6 +104,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
             optional("POD_NAMESPACE"),
             optional("NODE_NAME"),
         ),
+        capture_logs=CAPTURED.get(capture),
         problems=tuple(problems),
     )
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import trouble
+from . import loads, trouble
 from .encode import text
 from .rank import as_rank
 from .settings import Settings, read_settings
@@ -105,6 +105,7 @@ class Sink:
     def _after_fork(self) -> None:
         """The child draws a stream of its own, by its parent's settings, at its next event."""
         self._forks += 1
+        loads.forget()
         self.emit = self._first_event
         parents, self.stream = self.stream, None
         if parents is not None:

@@ -19,12 +19,11 @@ from typing import Any
 
 from orjson import OPT_APPEND_NEWLINE, dumps
 
-from . import trouble
+from . import loads, trouble
 from .client import client_version
 from .directory import opened, weigh
 from .encode import encode, text, well_formed
 from .events import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION, SegmentName
-from .loads import load_id
 from .rank import find_rank
 from .segment import Segment
 from .settings import Settings
@@ -133,9 +132,12 @@ class Stream:
         of a reserved name; they belong to the stream from now on.
         """
         try:
-            running = load_id.get()
+            running = loads.current()
             if running is not None:
                 fields["load_id"] = running
+                span = loads.trace()
+                if span is not None:
+                    fields = {**span, **fields}
             try:
                 body = dumps(fields, option=OPT_APPEND_NEWLINE)[1:]
             except Exception:  # rare: a lone surrogate, or a caller's field

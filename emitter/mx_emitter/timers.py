@@ -9,8 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
+from . import loads
 from .faults import describe
-from .loads import load_id, new_load_id
 from .sink import sink
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -85,8 +85,8 @@ class LoadTimer(Timer):
         self._token: contextvars.Token[str | None] | None = None
         if not sink.off:
             sink.look_up_rank()
-            self._load_id = new_load_id()
-            self._token = load_id.set(self._load_id)
+            self._load_id = loads.new_load_id()
+            self._token = loads.begin(self._load_id)
         return super().__enter__()
 
     def __exit__(
@@ -96,10 +96,7 @@ class LoadTimer(Timer):
         trace: TracebackType | None,
     ) -> None:
         if self._token is not None:
-            load_id.set(self._load_id)  # the end may come in another context than the start
+            loads.load_id.set(self._load_id)  # the end may come in another context than the start
         super().__exit__(kind, error, trace)
         if self._token is not None:
-            try:
-                load_id.reset(self._token)
-            except ValueError:  # it does come in another
-                load_id.set(None)
+            loads.end(self._load_id, self._token)

@@ -20,6 +20,8 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from mx_activate import with_site
+
 from .errors import MxError
 from .logs import log_to_stderr
 from .settings import Settings
@@ -87,8 +89,11 @@ def run(
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """The engine's environment: metrics on, in our directory wherever the engine goes to."""
-    environ = {**os.environ, "MX_METRICS_ENABLED": "1"}
+    """The engine's environment: metrics on, in our directory wherever the engine goes to.
+
+    The published client's recorders log as well, in each Python that imports them.
+    """
+    environ = with_site({**os.environ, "MX_METRICS_ENABLED": "1"})
     # Named, the default directory would be used whoever it belongs to.
     if settings.directory.objection() is None:
         environ["MX_METRICS_DIR"] = os.path.abspath(settings.directory.path)

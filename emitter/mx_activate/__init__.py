@@ -1,0 +1,136 @@
+"""Has the published client log through `mx_emitter`, without a change to an engine's code.
+
+Loaded in every process of an engine, most of which never load a model: vLLM imports the module
+of each plug-in, Python each `sitecustomize`. So it needs nothing but the standard library, does
+nothing while metrics are off, and while they are on it only waits for the client's metrics to be
+imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # what imports `typing` pays more for it than for all of us
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+#: The module of the client that has the recorders.
+CLIENT = "modelexpress.metrics"
+
+#: The directory whose `sitecustomize` activates us in each Python that has it on its path.
+SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+
+#: Values of ``MX_METRICS_ENABLED`` that turn metrics on, as in `mx_emitter.settings`.
+TRUE = frozenset({"1", "true", "yes", "on"})
+
+
+def enabled(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment (default: the process's own) turns metrics on."""
+    environ = os.environ if environ is None else environ
+    return environ.get("MX_METRICS_ENABLED", "").strip().lower() in TRUE
+
+
+def register() -> None:
+    """Activate: the entry point in ``vllm.general_plugins``, called in every process of vLLM."""
+    activate()
+
+
+def activate() -> bool:
+    """Route the client's recorders, now or when they are imported. Idempotent, never raises.
+
+    Returns whether metrics are on; when they are off, nothing was done.
+    """
+    if not enabled():
+        return False
+    try:
+        watch()
+        # Perhaps a thread is importing the metrics now, and asked for them before we watched.
+        if CLIENT.partition(".")[0] in sys.modules:
+            from mx_emitter.modelexpress import install
+
+            install()
+    except Exception as error:
+        _complain(error)
+    return True
+
+
+def active() -> bool:
+    """Whether an import of the client's metrics would be noticed."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
+def watch() -> None:
+    """Have the client's metrics routed whenever they are imported. Idempotent.
+
+    The hook stays: a client that is reloaded makes its recorders anew. It costs every other import
+    one comparison of names.
+    """
+    if not active():
+        sys.meta_path.insert(0, _Finder())
+
+
+def with_site(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ`` with `SITE` first on ``PYTHONPATH``, before all that is there already."""
+    there = environ.get("PYTHONPATH", "")
+    kept = [entry for entry in there.split(os.pathsep) if entry != SITE] if there else []
+    return {**environ, "PYTHONPATH": os.pathsep.join([SITE, *kept])}
+
+
+class _Finder:
+    """Finds the client's metrics as everybody else does, and routes them once they are there.
+
+    It does so within the import, under the import system's lock of that module: no thread gets
+    hold of recorders that are not routed yet.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != CLIENT:
+            return None
+        for finder in list(sys.meta_path):
+            find_spec = getattr(finder, "find_spec", None)
+            if isinstance(finder, _Finder) or find_spec is None:
+                continue
+            spec: ModuleSpec | None = find_spec(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+                return spec
+        return None
+
+
+class _Loader:
+    """Another loader, after which the module is routed; in all else that loader itself."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # What looks at the module later finds the loader it would have found without us.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        try:
+            if enabled():
+                from mx_emitter.modelexpress import route
+
+                route(module)
+        except Exception as error:
+            _complain(error)
+
+
+def _complain(error: Exception) -> None:
+    import logging
+
+    logging.getLogger("mx_emitter").warning(
+        "the client's metrics stay as they are, as mx_emitter cannot be used here: %s", error
+    )

@@ -1,0 +1,54 @@
+"""Python runs this at its start, where our directory is first on ``PYTHONPATH``.
+
+It stands where another `sitecustomize` would have run, and runs that as well.
+"""
+
+
+def _activate() -> None:
+    try:
+        import mx_activate
+    except ImportError:
+        # Another environment's Python than the one that put us here. It is told what it lacks if
+        # it ever imports the client; all others are left in peace.
+        import importlib.util
+        import os
+        import sys
+
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        spec = importlib.util.spec_from_file_location(
+            "mx_activate", os.path.join(package, "__init__.py")
+        )
+        if spec is None or spec.loader is None:
+            return
+        mx_activate = importlib.util.module_from_spec(spec)
+        sys.modules["mx_activate"] = mx_activate
+        spec.loader.exec_module(mx_activate)
+    mx_activate.activate()
+
+
+def _run_the_next() -> None:
+    """What it raises is for `site` to tell, as it would be without us."""
+    import os
+    import sys
+    from importlib.machinery import PathFinder
+
+    here = os.path.dirname(os.path.realpath(__file__))
+    places = [os.path.realpath(place) for place in sys.path]
+    # Only what comes after us: whoever came before, and ran us in turn, is not run again.
+    first = places.index(here) + 1 if here in places else 0
+    path = [sys.path[i] for i in range(first, len(places)) if places[i] != here]
+    spec = PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None:
+        return
+    from importlib.util import module_from_spec
+
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module  # importers get that one
+    spec.loader.exec_module(module)
+
+
+try:  # noqa: SIM105 - contextlib is not imported for us alone
+    _activate()
+except Exception:
+    pass  # no Python may fail to start for us
+_run_the_next()
