@@ -23,6 +23,9 @@ ALL = pytest.StashKey[bool]()
 #: Where ``tests/bring_tools.sh`` unpacks what the machine does not have.
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
 
+#: Where releases of the client are installed, each in a folder of its own.
+CLIENTS = support.ROOT / ".venv" / "clients"
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[ALL] = os.environ.get("MX_TEST_ALL", "") not in ("", "0")
@@ -216,3 +219,28 @@ def bare_venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         env=support.clean_environment(),
     )
     return python
+
+
+@pytest.fixture(scope="session", params=["0.6.0", "0.7.0"])
+def client(request: pytest.FixtureRequest) -> tuple[str, Path]:
+    """A release of the client: its version, and the folder it is installed in.
+
+    Without its dependencies, of which the metrics need none; its package opens empty, so that
+    nothing but the metrics and their settings is imported.
+    """
+    version: str = request.param
+    folder = CLIENTS / version
+    if not folder.exists():
+        fresh = CLIENTS / f".{version}"
+        shutil.rmtree(fresh, ignore_errors=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+             "--no-deps", "--target", fresh, f"modelexpress=={version}"],
+            capture_output=True,
+            text=True,
+        )  # fmt: skip
+        if done.returncode:
+            support.leave_out(f"modelexpress {version} cannot be installed: {done.stderr[-300:]}")
+        (fresh / "modelexpress" / "__init__.py").write_text("")
+        fresh.rename(folder)
+    return version, folder

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from .directory import weigh
 from .rank import find_rank
+from .routes import examine_route
 from .settings import Settings, read_settings
 
 #: Less free space than a header and a few events take.
@@ -68,6 +69,10 @@ def examine(settings: Settings | None = None) -> Report:
         )
     if rank is None:
         report.remarks.append("no rank is known yet: events will say rank null until one is")
+    route = examine_route(report.facts["modelexpress"], settings.enabled, os.environ)
+    report.facts["routed_by"] = route.by
+    report.obstacles.extend(route.obstacles)
+    report.remarks.extend(route.remarks)
     _examine_directory(settings, report)
     return report
 
@@ -94,6 +99,11 @@ def _examine_directory(settings: Settings, report: Report) -> None:
         )
     if not _may_write(path):
         report.obstacles.append(f"{path} may not be written by {report.facts['user']}")
+    elif status.st_mode & stat.S_ISVTX and status.st_uid != os.geteuid():
+        report.remarks.append(
+            f"{path} belongs to {report.facts['owner']} and is sticky: an exporter can remove our"
+            f" segments only as that user, or as {report.facts['user']}"
+        )
     _examine_space(path, report)
     try:
         report.facts["our_bytes"] = used = weigh(path)
@@ -192,7 +202,8 @@ def as_text(report: Report) -> str:
         "our files": f"{_bytes(facts['our_bytes'])} of at most {_bytes(facts['max_bytes'])}",
         "scheme": repr(facts["scheme"]),
         "rank": f"{facts['rank']} (from {facts['rank_from']})",
-        "client": f"modelexpress {facts['modelexpress'] or 'not installed'}",
+        "client": f"modelexpress {facts['modelexpress'] or 'not installed'},"
+        f" routed by {facts['routed_by'] or 'nothing'}",
         "emitter": f"mx-metrics {facts['mx_metrics'] or 'not installed'},"
         f" structlog {facts['structlog']}, orjson {facts['orjson']}",
     }

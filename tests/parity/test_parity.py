@@ -12,21 +12,17 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
+import comparing
 import support
-from mx_exporter.exact import to_float
 from mx_exporter.families import BY_NAME, FAMILIES
-from mx_exporter.fold import Fold
 
 HERE = Path(__file__).parent
-CACHE = support.ROOT / ".venv" / "clients"
 PROCESSES = 4
 CALLS = 400
 
@@ -148,31 +144,6 @@ RECORDERS: dict[str, tuple[str, list[list[object]]]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="session", params=["0.6.0", "0.7.0"])
-def client(request) -> tuple[str, Path]:
-    """A release of the client: its version, and the folder it is installed in.
-
-    Without its dependencies, of which the metrics need none; its package opens empty, so that
-    nothing but the metrics and their settings is imported.
-    """
-    version = request.param
-    folder = CACHE / version
-    if not folder.exists():
-        fresh = CACHE / f".{version}"
-        shutil.rmtree(fresh, ignore_errors=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-             "--no-deps", "--target", fresh, f"modelexpress=={version}"],
-            capture_output=True,
-            text=True,
-        )  # fmt: skip
-        if done.returncode:
-            support.leave_out(f"modelexpress {version} cannot be installed: {done.stderr[-300:]}")
-        (fresh / "modelexpress" / "__init__.py").write_text("")
-        fresh.rename(folder)
-    return version, folder
-
-
 def drawn(version: str, rng: random.Random) -> list[tuple[str, list[object], bool]]:
     known = {name: given for name, (since, given) in RECORDERS.items() if since <= version}
     calls = []
@@ -197,46 +168,6 @@ def play(side: str, calls: Path, client: Path, directory: Path, **env: str) -> N
     )
 
 
-def samples(page: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Samples of the ``mx_`` families; a sample that is there twice is an error."""
-    found = {}
-    for family in text_string_to_metric_families(page.decode()):
-        for sample in family.samples:
-            if sample.name.startswith("mx_") and not sample.name.endswith("_created"):
-                key = (sample.name, tuple(sorted(sample.labels.items())))
-                assert key not in found
-                found[key] = sample.value
-    return found
-
-
-def printed(*command: object) -> bytes:
-    return subprocess.run(
-        [sys.executable, *map(str, command)],
-        check=True,
-        stdout=subprocess.PIPE,
-        env=support.clean_environment(),
-    ).stdout
-
-
-def magnitudes(directory: Path) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """For each histogram's sum: the sum of the magnitudes of what went into it."""
-    whole = Fold()
-    for segment in sorted(directory.glob("events-*.jsonl")):
-        for line in segment.read_bytes().splitlines():
-            event = json.loads(line)
-            for field in ("seconds", "count"):
-                if field in event:
-                    event[field] = abs(event[field])
-            whole.feed([event])
-    found = {}
-    for family in FAMILIES:
-        if family.buckets:
-            for labels, series in whole.state.series[family.name].items():
-                key = tuple(sorted(zip(family.label_names(), labels, strict=True)))
-                found[f"{family.name}_sum", key] = to_float(series.total)
-    return found
-
-
 @pytest.mark.parametrize("with_ids", [False, True], ids=["plain", "source ids"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_client_and_we_count_the_same(client, seed, with_ids, tmp_path):
@@ -251,26 +182,10 @@ def test_the_client_and_we_count_the_same(client, seed, with_ids, tmp_path):
         # One after the other: a gauge shows what was set last.
         play("client", calls, folder, theirs, **option)
         play("ours", calls, folder, ours)
-    expected = samples(printed(HERE / "collect.py", theirs))
-    flag = ["--source-id-label"] if with_ids else []
-    found = samples(printed("-m", "mx_exporter", "replay", ours, *flag))
-    tolerance = magnitudes(ours)
+    expected, found = comparing.both(theirs, ours, with_ids=with_ids)
     # The draw reached every family that the release has.
     reached = {name for name, _ in expected}
     for family in FAMILIES:
         if family.since <= version:
             assert family.name in reached or f"{family.name}_bucket" in reached
-    wrong = {
-        key: (value, found.get(key))
-        for key, value in expected.items()
-        if key not in found or abs(found[key] - value) > 1e-12 * tolerance.get(key, 0)
-    }
-    assert not wrong
-    # What we have beside it are zero series and the families of our own.
-    more = {
-        key: value
-        for key, value in found.items()
-        if key not in expected and not key[0].startswith(("mx_loads_", "mx_emitter_"))
-    }
-    assert {key: value for key, value in more.items() if value} == {}
-    assert all(name.endswith("_total") for name, _ in more)
+    comparing.check(expected, found, comparing.magnitudes(ours))
