@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import shutil
@@ -166,6 +167,20 @@ def spawn(tmp_path: Path) -> Iterator[support.Spawner]:
         yield spawner
     finally:
         spawner.end()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = tmp_path / "disk"
+    place.mkdir()
+    if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", 0, b"size=256k") != 0:
+        support.leave_out(f"may not mount: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield place
+    finally:
+        libc.umount2(os.fsencode(place), 2)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ far the remaining segments were shipped (`shipping`), which is no matter to the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -145,14 +146,20 @@ def write(dir_fd: int, data: bytes) -> tuple[int, int, int]:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(TEMPORARY_NAME, flags, 0o644, dir_fd=dir_fd)
-    with open(fd, "wb") as file:
-        # Readers may run as another user, whatever the umask.
-        os.fchmod(fd, 0o644)
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-        written = _identity(os.fstat(fd))
-    os.rename(TEMPORARY_NAME, SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    try:
+        with open(fd, "wb") as file:
+            # Readers may run as another user, whatever the umask.
+            os.fchmod(fd, 0o644)
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+            written = _identity(os.fstat(fd))
+        os.rename(TEMPORARY_NAME, SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError:
+        # On a full disk half a snapshot would take the room that the writers wait for.
+        with contextlib.suppress(OSError):
+            os.unlink(TEMPORARY_NAME, dir_fd=dir_fd)
+        raise
     # The segments are removed after this: their removal must not reach the disk before it.
     os.fsync(dir_fd)
     return written

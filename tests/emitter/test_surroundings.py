@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -170,20 +168,6 @@ for fd in (0, 1, 2):
 """
     )
     assert program.log.names() == ["source_attempted"]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    place = tmp_path / "disk"
-    place.mkdir()
-    if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", 0, b"size=256k") != 0:
-        support.leave_out(f"may not mount: {os.strerror(ctypes.get_errno())}")
-    try:
-        yield place
-    finally:
-        libc.umount2(os.fsencode(place), 2)
 
 
 def test_a_read_only_directory(program: Program, small_disk: Path) -> None:
