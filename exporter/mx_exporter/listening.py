@@ -20,7 +20,7 @@ from .webconfig import Watched
 logger = logging.getLogger(__name__)
 
 #: Seconds between two looks at the files of the web configuration.
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 
 
 class Opened(NamedTuple):

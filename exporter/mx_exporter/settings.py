@@ -228,8 +228,8 @@ class Settings:
         default=None,
         metadata=_option(
             _port,
-            "Port of the endpoint on all interfaces; 0 or below: no endpoint. For run and push, one "
-            "that is not given is none beside a gateway.",
+            "Port of the endpoint on all interfaces; 0 or below: no endpoint. For run and push, "
+            "one that is not given is none beside a gateway.",
             str(DEFAULT_PORT),
             flag="--port",
             variable="MX_METRICS_PORT",

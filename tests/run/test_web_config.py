@@ -424,6 +424,21 @@ def test_a_file_that_is_wrong_changes_nothing(
     assert secured.said().count("stays as it was") == 4
 
 
+def test_files_that_come_after_the_one_that_names_them(place: Place) -> None:
+    watched = webconfig.Watched(str(place.write()))
+    assert not watched.look()
+    for name in ("crt", "key"):
+        (place.path / f"server.{name}").rename(place.path / f"put-aside.{name}")
+    replace(place.file, place.file.read_bytes().replace(b"server.", b"other."))
+    # The first look sees it change, the second takes it for whole, the third goes on trying.
+    assert [watched.look() for _ in range(3)] == [False] * 3
+    old = watched.config
+    for name in ("crt", "key"):
+        (place.path / f"put-aside.{name}").rename(place.path / f"other.{name}")
+    assert watched.look()
+    assert watched.config is not old
+
+
 # --------------------------------------------------------------------------------------
 # The file
 
