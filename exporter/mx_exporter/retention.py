@@ -11,10 +11,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping
 
-from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, parse_segment_name
+from mx_emitter.events import (
+    BAD_SNAPSHOT_NAME,
+    SNAPSHOT_NAME,
+    SegmentName,
+    parse_segment_name,
+)
 
 from . import snapshot
 from .follow import BLOCK_BYTES, Follower, Segment
@@ -101,7 +107,7 @@ class Retention:
             dir_fd = os.open(follower.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 self._sweep(dir_fd, follower)
-                chosen = self._due(follower, released)
+                chosen = self._due(dir_fd, follower, released)
                 if chosen:
                     forced = [str(s.name) for s in chosen if not released(s)]
                     self._compact(dir_fd, follower, chosen, shipped())
@@ -143,7 +149,9 @@ class Retention:
             self._said = self.trouble
             _log.error("the snapshot in %s could not be written: %s", follower.directory, error)
 
-    def _due(self, follower: Follower, released: Callable[[Segment], bool]) -> list[Segment]:
+    def _due(
+        self, dir_fd: int, follower: Follower, released: Callable[[Segment], bool]
+    ) -> list[Segment]:
         if follower.directory_bytes <= self._crowded:
             self._crowded_since = None
         elif self._crowded_since is None:
@@ -160,13 +168,17 @@ class Retention:
         chosen: list[Segment] = []
         taken = 0
         held: set[str] = set()
-        for age, segment in _by_age(finished):
+        last = dict(follower.covered)
+        for age, segment in _by_age(follower.segments):
             if size <= enough_bytes and count <= enough_segments:
                 break
             if chosen and taken + segment.size > STEP_BYTES:
                 break
-            # The snapshot names the last segment of each process: none before it may stay.
+            # The snapshot names the last segment of each process, and stands for all before it:
+            # none of them may be unread, or stay.
             proc = segment.name.proc
+            if not segment.done or _is_missed(dir_fd, segment.name, last.get(proc, -1)):
+                held.add(proc)
             crowded = follower.directory_bytes - taken > self._crowded
             young = age > youngest and not crowded
             waited_for = not released(segment) and not (crowded and overdue)
@@ -174,6 +186,7 @@ class Retention:
                 held.add(proc)
                 continue
             chosen.append(segment)
+            last[proc] = segment.name.n
             taken += segment.size
             size -= segment.size
             count -= 1
@@ -262,11 +275,25 @@ class Retention:
                 self.removed += 1
 
 
-def _by_age(finished: list[Segment]) -> list[tuple[float, Segment]]:
+def _is_missed(dir_fd: int, name: SegmentName, last: int) -> bool:
+    """Whether there is a segment between the ``last`` that is taken care of and this one.
+
+    A listing may miss a name that is made while it runs, and show one that is made later.
+    """
+    if name.n <= last + 1:
+        return False
+    try:
+        before = os.stat(str(name._replace(n=name.n - 1)), dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(before.st_mode)
+
+
+def _by_age(segments: list[Segment]) -> list[tuple[float, Segment]]:
     """Segments, oldest first, each process's in their order whatever its clock did."""
     latest: dict[str, float] = {}
     aged = []
-    for segment in sorted(finished, key=lambda s: s.name):
+    for segment in sorted(segments, key=lambda s: s.name):
         age = max(segment.mtime, latest.get(segment.name.proc, 0.0))
         latest[segment.name.proc] = age
         aged.append((age, segment))

@@ -430,6 +430,39 @@ class AppendOnly(RuleBasedStateMachine):
         self.exporter.drain(ticks)
         self.check_part(self.exporter)
 
+    @precondition(lambda self: self.writers)
+    @rule(
+        number=which,
+        look=st.integers(0, 4),
+        rotations=st.integers(0, 2),
+        compact=st.booleans(),
+    )
+    def drain_while_a_writer_goes_on(
+        self, number: int, look: int, rotations: int, compact: bool
+    ) -> None:
+        """Between two looks at files a writer logs and rotates; then segments are compacted.
+
+        A segment that ended makes the drain list a second time.
+        """
+        looks = itertools.count()
+        self.rotate(number + 1)
+
+        def probe_and_go_on(fd: int, probe: Callable[[int], bool] = follow.probe) -> bool:
+            gone = probe(fd)
+            if next(looks) == look:
+                self.log(number, "attempt", None, 1)
+                for _ in range(rotations):
+                    self.rotate(number)
+                    self.log(number, "start", None, 1)
+            return gone
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(follow, "probe", probe_and_go_on)
+            self.exporter.drain()
+        if compact:
+            self.compact(retain=1, segments=1)
+        self.drain()
+
     @rule()
     def drain_beside(self) -> None:
         self.reader.drain()

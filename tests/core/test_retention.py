@@ -10,8 +10,8 @@ import pytest
 
 from logs import pages
 from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
+from mx_exporter import follow, snapshot
 from mx_exporter import retention as module
-from mx_exporter import snapshot
 from mx_exporter.fold import Fold
 from mx_exporter.follow import Follower
 from mx_exporter.retention import Retention
@@ -142,6 +142,64 @@ def test_an_open_segment_is_never_removed(tmp_path):
         live = fresh(tmp_path)
         retention(retain=1, max_segments=0).run(live)
         assert segments_in(tmp_path) == [writer.path.name]
+
+
+def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_path, monkeypatch):
+    """The writer went on after a segment was read, and had ended the next one when that was."""
+    with Writer(tmp_path) as writer:
+        live = Follower(str(tmp_path), Fold())
+        Lines("0" * 12).segment(tmp_path, 0, [])
+        looks = iter([0, 1])
+
+        def probe_then_go_on(fd, real=follow.probe):
+            gone = real(fd)
+            if next(looks, None) == 1:
+                writer.log()
+                for _ in range(2):
+                    writer.rotate()
+                    writer.log()
+            return gone
+
+        # The ended process makes the drain list again, and find the next segments.
+        os.rename(tmp_path / f"events-{'0' * 12}-0.jsonl", tmp_path / f"events-{'f' * 12}-0.jsonl")
+        with monkeypatch.context() as patched:
+            patched.setattr(follow, "probe", probe_then_go_on)
+            live.drain()
+        retention(retain=1).run(live)
+        for follower in (live, fresh(tmp_path)):
+            follower.drain()
+            assert follower.fold.state.events["source_attempted"] == 3
+            assert follower.fold.state.lost == 0
+
+
+def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, monkeypatch):
+    """A listing may miss a name that is made while it runs, and show one that is made later."""
+    fill(tmp_path, processes=1)
+    missed = f"events-{0:012x}-2.jsonl"
+
+    class Listing:
+        def __init__(self, where, real=os.scandir):
+            self._entries = real(where)
+
+        def __enter__(self):
+            return (entry for entry in self._entries if entry.name != missed)
+
+        def __exit__(self, *_):
+            self._entries.close()
+
+    live = Follower(str(tmp_path), Fold())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", Listing)
+        live.drain()
+    keeper = retention(retain=1)
+    keeper.run(live)
+    assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4, 5]
+    live.drain()
+    keeper.run(live)
+    for follower in (live, fresh(tmp_path)):
+        assert follower.fold.state.lost == 0
+        assert follower.fold.state.logged == 5 * 6 + 2
+    assert segments_in(tmp_path) == []
 
 
 def test_a_segment_that_was_not_released_holds_back_those_after_it(tmp_path):
