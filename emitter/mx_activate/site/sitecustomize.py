@@ -33,6 +33,10 @@ def _run_the_next() -> None:
     from importlib.machinery import PathFinder
 
     here = os.path.dirname(os.path.realpath(__file__))
+    ran: set[str] = vars(sys.modules.get("mx_activate", sys)).setdefault("_mx_ran", set())
+    if here in ran:  # the next one runs us in turn
+        return
+    ran.add(here)
     places = [os.path.realpath(place) for place in sys.path]
     # Only what comes after us: whoever came before, and ran us in turn, is not run again.
     first = places.index(here) + 1 if here in places else 0
