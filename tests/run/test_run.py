@@ -214,8 +214,10 @@ def test_a_terminals_key_is_one_signal(tmp_path: Path) -> None:
         for presses in range(1, 21):
             os.write(terminal, b"\x03")
             read(b"SIGINT", presses)
-        # The exporter is still there, which the key would have ended.
+        # The exporter is still there, out of the key's reach.
         assert running.children_of(pid) == children
+        groups = {os.getpgid(child) == os.getpgid(pid) for child in children}
+        assert groups == {True, False}
         os.kill(pid, signal.SIGUSR2)
         read(b"SIGUSR2")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
