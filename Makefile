@@ -15,6 +15,7 @@ help:
 	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
 	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out)"
 	@echo "make soak    ranks and exporter killed all along, for SOAK_SECONDS=3600"
+	@echo "make test-client   the tests with the real client's code, in an environment with torch"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
@@ -27,6 +28,9 @@ test: $(VENV)/.test tools
 soak: $(VENV)/.test
 	CRASH_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 \
 	  tests/crash/test_crash.py $(ARGS)
+
+test-client: $(VENV)/.test $(VENV)-client/.made
+	$(BIN)/python -m pytest tests/client $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
@@ -42,7 +46,7 @@ tools: $(VENV)/.test
 	@tests/bring_kubectl.sh
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-client build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 # The stamps keep the second run quick.
 $(VENV)/.exporter: pyproject.toml | $(VENV)/bin/python
@@ -52,6 +56,14 @@ $(VENV)/.exporter: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter,test]'
 	@touch $@ $(VENV)/.exporter
+
+$(VENV)-client/.made: tests/client/requirements.txt | $(VENV)/bin/python
+	@echo "making $(VENV)-client"
+	@$(PYTHON) -m venv $(VENV)-client
+	@$(VENV)-client/bin/python -m pip install -q --disable-pip-version-check $(TORCH)
+	@$(VENV)-client/bin/python -m pip install -q --disable-pip-version-check -r $<
+	@$(VENV)-client/bin/python -m pip install -q --disable-pip-version-check --no-deps $(CLIENT)
+	@touch $@
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \

@@ -51,8 +51,21 @@ def _run_the_next() -> None:
     spec.loader.exec_module(module)
 
 
+def _be_first_again() -> None:
+    """OpenTelemetry's puts itself first for children, and runs nobody after it."""
+    import os
+    import sys
+
+    mx_activate = sys.modules.get("mx_activate")
+    if mx_activate is not None and mx_activate.SITE in os.environ.get("PYTHONPATH", ""):
+        os.environ.update(mx_activate.with_site(os.environ))
+
+
 try:  # noqa: SIM105 - contextlib is not imported for us alone
     _activate()
 except Exception:
     pass  # no Python may fail to start for us
-_run_the_next()
+try:
+    _run_the_next()
+finally:
+    _be_first_again()
