@@ -9,16 +9,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 import serving
 import support
 from emitting import Log, Program
+from mx_emitter import reset as reset_module
 from mx_emitter.events import BAD_SNAPSHOT_NAME, DEFAULT_DIRECTORY, LOCK_NAME, SNAPSHOT_NAME
+from mx_emitter.settings import read_settings
 
 COMMANDS = {"emitter": ("-m", "mx_emitter"), "exporter": ("-m", "mx_exporter")}
 
@@ -82,11 +83,11 @@ def age(path: Path, seconds: float = 3600) -> Path:
     return path
 
 
-@contextmanager
-def locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    with open(path, "rb") as file:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-        yield
+def lock(path: Path) -> BinaryIO:
+    """Hold a segment as its writer does, until the file is closed."""
+    file = open(path, "rb")  # noqa: SIM115 - whoever asked closes it
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return file
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -210,7 +211,7 @@ def test_a_file_in_the_making_is_left_to_its_maker(spawn: support.Spawner, there
     young.touch()
     old.touch()
     age(old)
-    with locked(old):
+    with lock(old):
         said = refused(reset(spawn, there))
         assert "written by a process that did not say which" in said
     assert reset(spawn, there).returncode == 0
@@ -231,8 +232,7 @@ def test_hostile_headers_stay_one_line(spawn: support.Spawner, there: Path) -> N
     for n, head in enumerate(heads):
         path = there / f"events-{n:012x}-0.jsonl"
         path.write_bytes(head)
-        files.append(open(path, "rb"))  # noqa: SIM115 - closed below
-        fcntl.flock(files[-1], fcntl.LOCK_EX)
+        files.append(lock(path))
     said = refused(reset(spawn, there))
     for file in files:
         file.close()
@@ -315,6 +315,50 @@ def test_what_cannot_be_removed_is_told(spawn: support.Spawner, tmp_path: Path) 
         process.error_output
     )
     assert len(names(log)) == 2
+
+
+def test_a_rank_that_goes_on_to_its_next_segment_meanwhile(
+    there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the listing and the look at its lock it lets go of the segment that was listed."""
+    lines = support.Lines()
+    first = lock(lines.segment(there, 0, []))
+    held = [first]
+    listed = reset_module._ours
+
+    def list_then_rotate(folder: int) -> list[str]:
+        names = listed(folder)
+        if len(held) == 1:
+            held.append(lock(lines.segment(there, 1, [])))
+            first.close()
+        return names
+
+    monkeypatch.setattr(reset_module, "_ours", list_then_rotate)
+    settings = read_settings({"MX_METRICS_DIR": str(there)})
+    with pytest.raises(reset_module.InUse, match="written by process 4711 on pod-0"):
+        reset_module.reset(settings)
+    assert len(names(there)) == 3
+    held[1].close()
+    assert len(reset_module.reset(settings).removed) == 2
+
+
+def test_a_lock_that_was_taken_after_the_look_keeps_the_file(
+    there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rank of ours does that; what is locked at its removal stays all the same."""
+    path = support.Lines().segment(there, 0, [])
+    remove = reset_module._remove
+    held = []
+
+    def lock_then_remove(*arguments: object) -> reset_module.Outcome:
+        held.append(lock(path))
+        return remove(*arguments)
+
+    monkeypatch.setattr(reset_module, "_remove", lock_then_remove)
+    outcome = reset_module.reset(read_settings({"MX_METRICS_DIR": str(there)}))
+    held[0].close()
+    assert (outcome.removed, outcome.left) == ([], {path.name: "its writer lives"})
+    assert path.exists()
 
 
 def test_no_living_rank_ever_loses_a_file(program: Program, spawn: support.Spawner) -> None:
