@@ -43,6 +43,17 @@ def parts() -> dict[str, dict[str, Any]]:
     return {pod["metadata"]["name"]: pod for pod in pods}
 
 
+#: The components that add a container; the others change one.
+ADDING = ("mx-metrics", "mx-emitter")
+
+
+@pytest.fixture(scope="session")
+def added(parts: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The containers that components add: the sidecar, and the one that brings the emitter."""
+    containers = [parts[f"{name}-parts"]["spec"]["initContainers"] for name in ADDING]
+    return [container for (container,) in containers]
+
+
 #: Labels that Prometheus, not the page, gives a series.
 TARGET_LABELS = {"job", "instance", "namespace", "pod"}
 

@@ -12,7 +12,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -79,13 +79,12 @@ def test_it_runs_as_nobody_in_particular_and_without_a_shell() -> None:
     assert all_of("EXPOSE", final) == [str(DEFAULT_PORT)]
 
 
-def test_manifests_run_as_the_images_user(parts: dict[str, dict[str, dict]]) -> None:  # type: ignore[type-arg]
+def test_manifests_run_as_the_images_user(added: list[dict[str, Any]]) -> None:
     _, final = stages()
     (user,) = all_of("USER", final)
-    for pod in parts.values():
-        for container in pod["spec"]["initContainers"]:
-            context = container["securityContext"]
-            assert f"{context['runAsUser']}:{context['runAsGroup']}" == user
+    for container in added:
+        context = container["securityContext"]
+        assert f"{context['runAsUser']}:{context['runAsGroup']}" == user
 
 
 def test_nothing_is_bound_to_one_architecture() -> None:

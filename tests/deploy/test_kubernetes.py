@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,13 @@ Pod = dict[str, Any]
 
 def documents(path: Path) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def built(example: str) -> dict[str, Any]:
+    """The engine of an example, with what its components add."""
+    found = documents(KUBERNETES / "examples" / example / "built.yaml")
+    (engine,) = (document for document in found if document["kind"] != "Secret")
+    return engine
 
 
 # --------------------------------------------------------------------------------------
@@ -64,6 +72,7 @@ def _closed(required: list[str], **properties: Any) -> dict[str, Any]:
     }
 
 
+_KEY = _closed(["name", "key"], name={"type": "string"}, key={"type": "string"})
 _TEMPLATE = _closed(["spec"], metadata=_OBJECT, spec=_OBJECT)
 _RULE = {
     "oneOf": [
@@ -91,6 +100,14 @@ CUSTOM = {
                 ["port"],
                 port={"type": "string", "maxLength": 15},
                 path={"type": "string", "pattern": "^/"},
+                scheme={"enum": ["http", "https"]},
+                tlsConfig=_closed(
+                    ["serverName", "ca", "cert", "keySecret"],
+                    serverName={"type": "string", "pattern": r"^[a-z0-9.-]+$"},
+                    ca=_closed(["secret"], secret=_KEY),
+                    cert=_closed(["secret"], secret=_KEY),
+                    keySecret=_KEY,
+                ),
                 interval=_DURATION,
                 scrapeTimeout=_DURATION,
             ),
@@ -160,8 +177,9 @@ def check_pod(pod: Pod) -> None:
         assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
         variables = [variable["name"] for variable in container.get("env", [])]
         assert len(variables) == len(set(variables))
-        probe = container.get("livenessProbe", {}).get("httpGet")
-        assert not probe or probe["port"] in [port["name"] for port in container["ports"]]
+        for how in ("httpGet", "tcpSocket"):
+            probe = container.get("livenessProbe", {}).get(how)
+            assert not probe or probe["port"] in [port["name"] for port in container["ports"]]
 
 
 def check(document: dict[str, Any], version: str) -> None:
@@ -212,10 +230,14 @@ def _set(document: Any, path: str, value: Any) -> None:
         ("deployment", "initContainers/1/securityContext/readOnlyRootFileSystem", True),
         ("deployment", "securityContext/fsGroupChangePolicy", "Never"),
         ("leaderworkerset", "containers/0/env/0/valu", "1"),
+        ("job", "containers/0/volumeMounts/0/name", "mx-metric"),
+        ("run", "containers/0/ports/1/name", "http"),
+        ("tls", "initContainers/1/livenessProbe/tcpSocket/port", "metrics"),
+        ("tls", "volumes/2/projected/sources/0/secrt", {"name": "mx-metrics-web"}),
     ],
 )
 def test_a_mistake_would_be_found(example: str, path: str, value: Any) -> None:
-    (document,) = documents(KUBERNETES / "examples" / example / "built.yaml")
+    document = built(example)
     check(document, "1.34")
     _set(next(pods(document)), path, value)
     with pytest.raises(
@@ -254,12 +276,12 @@ def without(pod: Pod, group: int) -> Pod:
     return pod
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", ["deployment", "leaderworkerset", "statefulset"])
 def test_an_engine_gets_the_parts_and_nothing_else(
-    example: Path, parts: dict[str, dict[str, Any]]
+    example: str, parts: dict[str, dict[str, Any]]
 ) -> None:
-    (before,) = documents(example / "engine.yaml")
-    (after,) = documents(example / "built.yaml")
+    (before,) = documents(KUBERNETES / "examples" / example / "engine.yaml")
+    after = built(example)
     wanted = parts["mx-metrics-parts"]["spec"]
     for old, new in zip(pods(before), pods(after), strict=True):
         assert without(new, wanted["securityContext"]["fsGroup"]) == old
@@ -281,14 +303,12 @@ def test_an_engine_gets_the_parts_and_nothing_else(
 
 
 def test_pods_keep_a_group_of_their_own_when_told() -> None:
-    (document,) = documents(KUBERNETES / "examples" / "statefulset" / "built.yaml")
-    (pod,) = pods(document)
+    (pod,) = pods(built("statefulset"))
     assert pod["securityContext"]["fsGroup"] == 1000
 
 
 def test_the_emitter_comes_before_the_engine(parts: dict[str, dict[str, Any]]) -> None:
-    (document,) = documents(KUBERNETES / "examples" / "leaderworkerset" / "built.yaml")
-    both = list(pods(document))
+    both = list(pods(built("leaderworkerset")))
     assert len(both) == 2
     for pod in both:
         engine = pod["containers"][0]
@@ -300,26 +320,88 @@ def test_the_emitter_comes_before_the_engine(parts: dict[str, dict[str, Any]]) -
         assert mine in ([], ["/opt/plugins"])
 
 
-def test_an_engine_without_a_command_is_refused(kubectl: str, tmp_path: Path) -> None:
-    """In front of an image's own entrypoint nothing can be put: better no manifest than a pod
-    that runs something else."""
-    home = tmp_path / "kubernetes"
-    for name in ("sidecar", "emitter"):
-        (home / name).mkdir(parents=True)
-        for path in (KUBERNETES / "components" / name).iterdir():
-            (home / name / path.name).write_text(path.read_text())
+def kustomized(
+    kubectl: str, home: Path, engine: dict[str, Any], *components: str
+) -> subprocess.CompletedProcess[str]:
+    """What kustomize makes of an engine and components."""
+    shutil.copytree(KUBERNETES / "components", home / "components")
     (home / "mine").mkdir()
-    (engine,) = documents(KUBERNETES / "examples" / "deployment" / "engine.yaml")
-    del engine["spec"]["template"]["spec"]["containers"][0]["command"]
     (home / "mine" / "engine.yaml").write_text(yaml.safe_dump(engine))
+    listed = [f"../components/{name}" for name in components]
     (home / "mine" / "kustomization.yaml").write_text(
-        yaml.safe_dump({"resources": ["engine.yaml"], "components": ["../sidecar", "../emitter"]})
+        yaml.safe_dump({"resources": ["engine.yaml"], "components": listed})
     )
-    done = subprocess.run(
+    return subprocess.run(
         [kubectl, "kustomize", home / "mine"], capture_output=True, text=True, check=False
     )
+
+
+@pytest.mark.parametrize("component", ["emitter", "run"])
+def test_an_engine_without_a_command_is_refused(
+    component: str, kubectl: str, tmp_path: Path
+) -> None:
+    """In front of an image's own entrypoint nothing can be put: better no manifest than a pod
+    that runs something else."""
+    (engine,) = documents(KUBERNETES / "examples" / "deployment" / "engine.yaml")
+    del engine["spec"]["template"]["spec"]["containers"][0]["command"]
+    done = kustomized(kubectl, tmp_path, engine, component)
     assert done.returncode != 0
     assert "command" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Job"])
+def test_every_kind_gets_the_same(kind: str, kubectl: str, tmp_path: Path) -> None:
+    """What a Deployment gets; the sidecar of a Job ends with it, being a native one."""
+    (engine,) = documents(KUBERNETES / "examples" / "deployment" / "engine.yaml")
+    got = {}
+    for one in ("Deployment", kind):
+        engine["kind"] = one
+        components = ("sidecar", "emitter", "tls")
+        done = kustomized(kubectl, tmp_path / one, engine, *components)
+        assert done.returncode == 0, done.stderr
+        (got[one],) = (
+            document for document in yaml.safe_load_all(done.stdout) if document["kind"] != "Secret"
+        )
+    ours = list(pods(got[kind]))
+    assert ours == list(pods(got["Deployment"]))
+    assert len(ours[0]["initContainers"]) == 3
+
+
+def test_an_engine_under_run_gets_a_port_or_a_gateway(parts: dict[str, dict[str, Any]]) -> None:
+    pattern = parts["mx-metrics-run-parts"]["spec"]
+    (wanted,) = pattern["containers"]
+    for example, pushes in (("run", False), ("job", True)):
+        (before,) = documents(KUBERNETES / "examples" / example / "engine.yaml")
+        after = built(example)
+        ((old,), (new,)) = (pods(document) for document in (before, after))
+        assert new.pop("volumes") == pattern["volumes"]
+        ((engine,), (plain,)) = (pod["containers"] for pod in (new, old))
+        assert engine.pop("command") == [*wanted["command"], *plain.pop("command")]
+        assert engine.pop("volumeMounts") == wanted["volumeMounts"]
+        ports = [] if pushes else wanted["ports"]
+        assert engine.pop("ports", []) == [*plain.pop("ports", []), *ports]
+        got = {one["name"]: one for one in engine.pop("env")}
+        expected = {one["name"]: one for one in wanted["env"]}
+        gateway = expected.pop("MX_METRICS_PUSHGATEWAY")
+        if pushes:  # the example has another address
+            assert got.pop("MX_METRICS_PUSHGATEWAY").keys() == gateway.keys()
+        assert got == expected
+        # And nothing else.
+        assert after == before
+
+
+def test_tls_changes_the_sidecar_alone(parts: dict[str, dict[str, Any]]) -> None:
+    pattern = parts["mx-metrics-tls-parts"]["spec"]
+    (wanted,) = pattern["initContainers"]
+    before, after = built("deployment"), built("tls")
+    ((plain,), (secured,)) = (pods(document) for document in (before, after))
+    assert secured["volumes"].pop() == pattern["volumes"][0]
+    sidecar = secured["initContainers"][1]
+    assert sidecar["volumeMounts"].pop() == wanted["volumeMounts"][0]
+    for name in ("args", "livenessProbe"):
+        assert sidecar.pop(name) == wanted[name]
+        del plain["initContainers"][1][name]
+    assert after == before
 
 
 # --------------------------------------------------------------------------------------
@@ -330,9 +412,13 @@ def test_the_sidecar_runs_a_command_that_exists(parts: dict[str, dict[str, Any]]
     pod = parts["mx-metrics-parts"]["spec"]
     (sidecar,), (engine,) = pod["initContainers"], pod["containers"]
     assert sidecar["restartPolicy"] == "Always"
-    command, *rest = sidecar["args"]
-    flags = {flag for parameter in cli.commands[command].params for flag in parameter.opts}
-    assert set(rest) <= flags
+    for args in (
+        sidecar["args"],
+        parts["mx-metrics-tls-parts"]["spec"]["initContainers"][0]["args"],
+    ):
+        command, *rest = args
+        flags = {flag for parameter in cli.commands[command].params for flag in parameter.opts}
+        assert {flag.partition("=")[0] for flag in rest} <= flags
     assert sidecar["ports"][0]["containerPort"] == DEFAULT_PORT
     downward = {one["name"]: one["valueFrom"] for one in sidecar["env"] if "valueFrom" in one}
     assert set(downward) == {"POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"}
@@ -354,12 +440,11 @@ def test_the_volume_has_room_for_the_log(parts: dict[str, dict[str, Any]]) -> No
     assert int(size[1]) * MEBIBYTE > DEFAULT_MAX_BYTES + writers * segment
 
 
-def test_pods_keep_their_class_of_service(parts: dict[str, dict[str, Any]]) -> None:
-    for pod in parts.values():
-        for container in pod["spec"]["initContainers"]:
-            resources = container["resources"]
-            assert resources["requests"] == resources["limits"]
-            assert set(resources["limits"]) == {"cpu", "memory"}
+def test_pods_keep_their_class_of_service(added: list[dict[str, Any]]) -> None:
+    for container in added:
+        resources = container["resources"]
+        assert resources["requests"] == resources["limits"]
+        assert set(resources["limits"]) == {"cpu", "memory"}
 
 
 def test_nothing_delays_the_engine_or_takes_its_pod_out_of_service(
@@ -370,23 +455,26 @@ def test_nothing_delays_the_engine_or_takes_its_pod_out_of_service(
     assert not {"startupProbe", "readinessProbe", "lifecycle"} & set(sidecar)
 
 
-def test_no_container_of_ours_may_do_more_than_it_needs(parts: dict[str, dict[str, Any]]) -> None:
-    for pod in parts.values():
-        for container in pod["spec"]["initContainers"]:
-            context = container["securityContext"]
-            assert context["runAsNonRoot"]
-            assert context["runAsUser"]
-            assert context["readOnlyRootFilesystem"]
-            assert context["allowPrivilegeEscalation"] is False
-            assert context["capabilities"] == {"drop": ["ALL"]}
+def test_no_container_of_ours_may_do_more_than_it_needs(added: list[dict[str, Any]]) -> None:
+    for container in added:
+        context = container["securityContext"]
+        assert context["runAsNonRoot"]
+        assert context["runAsUser"]
+        assert context["readOnlyRootFilesystem"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_the_monitor_scrapes_both_ports_of_an_engine() -> None:
-    (monitor,) = documents(KUBERNETES / "monitoring" / "podmonitor.yaml")
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [("podmonitor", "deployment"), ("podmonitor", "run"), ("podmonitor-tls", "tls")],
+)
+def test_the_monitor_scrapes_both_ports_of_an_engine(name: str, example: str) -> None:
+    (monitor,) = documents(KUBERNETES / "monitoring" / f"{name}.yaml")
     wanted = [endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]]
-    (document,) = documents(KUBERNETES / "examples" / "deployment" / "built.yaml")
+    document = built(example)
     (pod,) = pods(document)
-    everyone = [*pod["containers"], *pod["initContainers"]]
+    everyone = [*pod["containers"], *pod.get("initContainers", [])]
     assert wanted == [port["name"] for one in everyone for port in one.get("ports", [])]
     labels = document["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
