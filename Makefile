@@ -8,14 +8,19 @@ ARGS   ?=
 
 SOAK_SECONDS ?= 3600
 
-.PHONY: help demo test soak lint docs tools clean
+# Where the client's own code is driven. The default build of torch may be large; one for the CPU
+# will do:  make test-client TORCH="torch==2.13.0 --index-url ..."
+TORCH  ?= torch==2.13.0
+CLIENT ?= modelexpress==0.7.0
+
+.PHONY: help demo test test-client soak lint docs tools clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
 	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out)"
 	@echo "make soak    ranks and exporter killed all along, for SOAK_SECONDS=3600"
-	@echo "make test-client   the tests with the real client's code, in an environment with torch"
+	@echo "make test-client   the real client's code, in an environment with torch"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 

@@ -43,7 +43,8 @@ def events_page() -> Iterator[str]:
     yield (
         "A rank writes each event as one line of JSON into a segment of its own "
         "(see [formats](formats.md)). Besides its own fields each line carries the reserved "
-        f"keys: {code(sorted(events.RESERVED_KEYS))}; `load_id` only while a load is running. "
+        f"keys: {code(sorted(events.RESERVED_KEYS))}; `load_id` only while a load is running, and "
+        "beside it `trace_id` and `span_id` where OpenTelemetry has a current span. "
         "Fields that are not required may be missing, and unknown fields and events are "
         "skipped by readers, so that old and new releases read each other's logs.\n"
     )
@@ -218,6 +219,12 @@ EMITTER = [
         str(events.DEFAULT_MAX_BYTES),
         "Bound on our files in the directory, all processes together. At the bound events are "
         "dropped and counted.",
+    ],
+    [
+        "`MX_METRICS_CAPTURE_LOGS`",
+        "off",
+        "`WARNING` or `INFO`: the client's own log records of that level and above become events "
+        "([engines](engines.md#the-reasons-not-only-the-counts)).",
     ],
     [
         "`POD_NAME`, `POD_UID`, `POD_NAMESPACE`, `NODE_NAME`",

@@ -265,7 +265,8 @@ def test_the_emitter_comes_last_on_the_path(
     monkeypatch.delenv("PYTHONPATH", raising=False)
     python = Path(sys.base_prefix) / "bin" / "python3"
     code = (
-        "import os, mx_emitter, orjson, structlog\n"
+        "import os, mx_activate, mx_emitter, orjson, structlog\n"
+        "assert mx_activate.active()\n"
         "mx_emitter.metrics.record_nixl_receive('complete')\n"
         "print(os.environ['PYTHONPATH'])\n"
         "print(mx_emitter.__file__, orjson.__file__, structlog.__file__)\n"
@@ -281,7 +282,8 @@ def test_the_emitter_comes_last_on_the_path(
     assert engine.result() == 0, engine.error_output
     path, files = engine.output.splitlines()
     library = f"{tmp_path}/volume/lib"
-    assert path == (f"{given}:{library}" if given else library)
+    site = f"{library}/mx_activate/site"
+    assert path == (f"{site}:{given}:{library}" if given else f"{site}:{library}")
     assert all(name.startswith(library) for name in files.split())
     assert len(list((tmp_path / "log").glob("events-*.jsonl"))) == 1
 
