@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from _thread import get_ident
 
 TYPE_CHECKING = False  # what imports `typing` pays more for it than for all of us
 if TYPE_CHECKING:
@@ -87,19 +88,28 @@ class _Finder:
     hold of recorders that are not routed yet.
     """
 
+    def __init__(self) -> None:
+        self._asking: set[int] = set()
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != CLIENT:
+        if name != CLIENT or get_ident() in self._asking:  # another's hook that asks all others
             return None
+        self._asking.add(get_ident())
+        try:
+            spec = self._found_by_others(name, path, target)
+        finally:
+            self._asking.discard(get_ident())
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+        return spec
+
+    def _found_by_others(self, name: str, *given: Any) -> ModuleSpec | None:
         for finder in list(sys.meta_path):
             find_spec = getattr(finder, "find_spec", None)
-            if isinstance(finder, _Finder) or find_spec is None:
-                continue
-            spec: ModuleSpec | None = find_spec(name, path, target)
+            spec: ModuleSpec | None = find_spec and find_spec(name, *given)
             if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
                 return spec
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import capture
 from .logger import EventLogger, make_logger
 from .recorders import metrics
 from .sink import sink
@@ -19,7 +20,10 @@ def enable_metrics(rank: object = None) -> bool:
     without it ``torch.distributed`` and the environment are asked. While metrics are off the
     environment is read again at each call. Returns whether metrics are on.
     """
-    return sink.enable(rank)
+    on = sink.enable(rank)
+    if on:
+        capture.attach()
+    return on
 
 
 def get_logger(**initial_values: Any) -> EventLogger:

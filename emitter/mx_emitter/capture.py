@@ -97,15 +97,21 @@ def _capture() -> Capture | None:
 
 
 def attach() -> None:
-    """Attach the handler to the client's loggers, if ``MX_METRICS_CAPTURE_LOGS`` says so."""
-    handler = _capture()
-    if handler is None:
-        return
-    _leave_setup_alone()
-    for name in NAMESPACES:
-        logger = logging.getLogger(name)
-        if handler not in logger.handlers:
-            logger.addHandler(handler)
+    """Attach the handler to the client's loggers, if ``MX_METRICS_CAPTURE_LOGS`` says so.
+
+    Idempotent, never raises.
+    """
+    try:
+        handler = _capture()
+        if handler is None:
+            return
+        _leave_setup_alone()
+        for name in NAMESPACES:
+            logger = logging.getLogger(name)
+            if handler not in logger.handlers:
+                logger.addHandler(handler)
+    except Exception as error:
+        trouble.say("capture", f"the client's log records are not captured: {text(error)}")
 
 
 def detach() -> None:

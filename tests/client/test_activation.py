@@ -161,6 +161,32 @@ def test_the_words_for_on_are_the_emitters() -> None:
     assert mx_activate.TRUE == settings.TRUE
 
 
+def test_other_peoples_import_hooks(program: Any) -> None:
+    """Those that ask all others, as ours does, and ours in another copy of its module."""
+    program.run(
+        """
+import sys
+class Asking:
+    def find_spec(self, name, path=None, target=None):
+        for finder in sys.meta_path:
+            if finder is not self:
+                spec = finder.find_spec(name, path, target)
+                if spec: return spec
+sys.meta_path.insert(0, Asking())
+import mx_activate
+mx_activate.register()
+del sys.modules["mx_activate"]
+import mx_activate as again
+again.register()
+assert sum(type(f).__name__ == "_Finder" for f in sys.meta_path) == 2
+from modelexpress.metrics import enable_metrics, metrics
+assert enable_metrics()
+metrics.record_attempt("random", "success")
+"""
+    )
+    assert program.log.names() == ["source_attempted"]
+
+
 # --------------------------------------------------------------------------------------
 # PYTHONPATH and other people's sitecustomize
 

@@ -145,6 +145,18 @@ def test_a_log_that_cannot_be_written_hurts_nobody(program: Any) -> None:
     program.run(SETUP + "log.warning('x'); log.error('y')", MX_METRICS_CAPTURE_LOGS="INFO")
 
 
+def test_an_engine_that_calls_us_itself_gets_them_too(program: Any) -> None:
+    program.run(
+        """
+import logging, mx_emitter
+assert mx_emitter.enable_metrics()
+logging.getLogger("modelexpress.x").warning("y")
+""",
+        MX_METRICS_CAPTURE_LOGS="WARNING",
+    )
+    assert [event["message"] for event in records(program)] == ["y"]
+
+
 def test_a_bad_value_is_said_once(program: Any) -> None:
     process = program.run(SETUP + "log.warning('x')", MX_METRICS_CAPTURE_LOGS="DEBUG")
     assert records(program) == []
