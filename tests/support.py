@@ -181,9 +181,11 @@ class Spawner:
 
 
 class Prometheus:
-    """A running Prometheus, asked through its API."""
+    """A running Prometheus, asked through its API. ``options`` are its own."""
 
-    def __init__(self, spawn: Spawner, binary: str, place: Path, config: str) -> None:
+    def __init__(
+        self, spawn: Spawner, binary: str, place: Path, config: str, *options: str
+    ) -> None:
         place.mkdir()
         (place / "config.yml").write_text(config)
         self._port = free_port()
@@ -192,19 +194,25 @@ class Prometheus:
             f"--config.file={place}/config.yml",
             f"--storage.tsdb.path={place}/data",
             f"--web.listen-address=127.0.0.1:{self._port}",
+            *options,
         )
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """An instant query's result; empty while Prometheus is not ready."""
+        answer = self.ask("query", query=expression)
+        result: list[dict[str, Any]] = answer["result"] if answer else []
+        return result
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        """The data of an answer of its API; None while Prometheus is not ready."""
         assert self.process.poll() is None, self.process.error_output
-        query = urllib.parse.urlencode({"query": expression})
-        url = f"http://127.0.0.1:{self._port}/api/v1/query?{query}"
+        query = urllib.parse.urlencode(parameters)
+        url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{query}"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
-                result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-                return result
+                return json.load(answer)["data"]
         except OSError:
-            return []
+            return None
 
 
 class Pushgateway:
