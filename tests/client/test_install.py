@@ -104,7 +104,7 @@ def test_a_client_that_is_being_imported_in_another_thread(program) -> None:
     """The other thread asked for it before there was a hook, and is in the middle of it."""
     program.run(
         """
-import importlib.machinery, sys, threading
+import importlib.machinery, sys, threading, time
 begun, go = threading.Event(), threading.Event()
 
 class Slow:  # holds the import up where the module is there, and empty
@@ -126,7 +126,7 @@ results = []
 installer = threading.Thread(target=lambda: results.append(modelexpress.install()))
 installer.start()
 # It waits for the import, and not with its hands empty.
-while not sys.meta_path[0].__class__.__name__ == "_Finder": pass
+while type(sys.meta_path[0]).__name__ != "_Finder": time.sleep(0.001)
 go.set(); importer.join(60); installer.join(60)
 assert results == [True], results
 """
