@@ -177,9 +177,11 @@ def check_pod(pod: Pod) -> None:
         assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
         variables = [variable["name"] for variable in container.get("env", [])]
         assert len(variables) == len(set(variables))
-        for how in ("httpGet", "tcpSocket"):
-            probe = container.get("livenessProbe", {}).get(how)
-            assert not probe or probe["port"] in [port["name"] for port in container["ports"]]
+        how = container.get("livenessProbe", {})
+        probes = [how[name] for name in ("httpGet", "tcpSocket") if name in how]
+        assert len(probes) <= 1
+        for probe in probes:
+            assert probe["port"] in [port["name"] for port in container["ports"]]
 
 
 def check(document: dict[str, Any], version: str) -> None:
@@ -233,6 +235,7 @@ def _set(document: Any, path: str, value: Any) -> None:
         ("job", "containers/0/volumeMounts/0/name", "mx-metric"),
         ("run", "containers/0/ports/1/name", "http"),
         ("tls", "initContainers/1/livenessProbe/tcpSocket/port", "metrics"),
+        ("tls", "initContainers/1/livenessProbe/httpGet", {"port": "mx-metrics"}),
         ("tls", "volumes/2/projected/sources/0/secrt", {"name": "mx-metrics-web"}),
     ],
 )
@@ -402,6 +405,18 @@ def test_tls_changes_the_sidecar_alone(parts: dict[str, dict[str, Any]]) -> None
         assert sidecar.pop(name) == wanted[name]
         del plain["initContainers"][1][name]
     assert after == before
+
+
+def test_a_password_leaves_the_probe_a_request() -> None:
+    plain, secured = (
+        container["livenessProbe"]
+        for name in ("deployment", "passwords")
+        for pod in pods(built(name))
+        for container in pod["initContainers"]
+        if container["name"] == "mx-metrics"
+    )
+    assert secured["httpGet"].pop("scheme") == "HTTPS"
+    assert secured == plain
 
 
 # --------------------------------------------------------------------------------------

@@ -3,7 +3,10 @@ real Prometheus."""
 
 from __future__ import annotations
 
+import base64
+import http.client
 import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +76,6 @@ def test_a_job_pushes_as_its_manifest_says(
 def secrets(tmp_path: Path) -> Path:
     """Two folders as the kubelet and the operator make them: ``server``, which the sidecar mounts,
     and ``client``, which is Prometheus's Secret."""
-    (web,) = (one for one in documents("examples/tls/built.yaml") if one["kind"] == "Secret")
     authority = trustme.CA()
     (monitor,) = documents("monitoring/podmonitor-tls.yaml")
     name = monitor["spec"]["podMetricsEndpoints"][1]["tlsConfig"]["serverName"]
@@ -86,14 +88,23 @@ def secrets(tmp_path: Path) -> Path:
         )
         (folder / "tls.key").write_bytes(certificate.private_key_pem.bytes())
         (folder / "ca.crt").write_bytes(authority.cert_pem.bytes())
-    for file, text in web["stringData"].items():
-        (tmp_path / "server" / file).write_text(text)
     return tmp_path
 
 
-def test_promtool_takes_the_web_configuration(promtool: str, secrets: Path) -> None:
+def web(example: str) -> str:
+    """The web configuration of an example."""
+    found = documents(f"examples/{example}/built.yaml")
+    (secret,) = (one for one in found if one["kind"] == "Secret")
+    text: str = secret["stringData"]["web.yml"]
+    return text
+
+
+@pytest.mark.parametrize("example", ["tls", "passwords"])
+def test_promtool_takes_the_web_configuration(example: str, promtool: str, secrets: Path) -> None:
+    file = secrets / "server" / "web.yml"
+    file.write_text(web(example))
     done = subprocess.run(
-        [promtool, "check", "web-config", secrets / "server" / "web.yml"],
+        [promtool, "check", "web-config", file],
         capture_output=True,
         text=True,
         check=False,
@@ -111,8 +122,8 @@ def test_a_monitor_with_certificates_scrapes_a_sidecar_that_asks_for_them(
     log = tmp_path / "log"
     log.mkdir()
     serving.attempts(log, 3)
-    pod = parts["mx-metrics-tls-parts"]["spec"]
-    (sidecar,) = pod["initContainers"]
+    (secrets / "server" / "web.yml").write_text(web("tls"))
+    (sidecar,) = parts["mx-metrics-tls-parts"]["spec"]["initContainers"]
     (mount,) = sidecar["volumeMounts"]
     args = [one.replace(mount["mountPath"], str(secrets / "server")) for one in sidecar["args"]]
     port = support.free_port()
@@ -168,3 +179,37 @@ def test_a_monitor_with_certificates_scrapes_a_sidecar_that_asks_for_them(
     (series,) = server.query('mx_p2p_source_attempts_total{result="success"}')
     assert series["value"][1] == "3"
     assert probe()
+
+
+def test_the_example_with_a_password_is_probed_without_one(
+    spawn: support.Spawner, secrets: Path, tmp_path: Path
+) -> None:
+    file = secrets / "server" / "web.yml"
+    file.write_text(web("passwords"))
+    log = tmp_path / "log"
+    log.mkdir()
+    port = support.free_port()
+    exporter = spawn.python(
+        *("-m", "mx_exporter", "serve", f"--web.config.file={file}", "--dir", log),
+        *("--listen", f"127.0.0.1:{port}"),
+    )
+    # As the kubelet asks: without a look at the certificate.
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname = False
+    unchecked.verify_mode = ssl.CERT_NONE
+
+    def status(path: str, **headers: str) -> int:
+        assert exporter.poll() is None, exporter.error_output
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=unchecked)
+        try:
+            connection.request("GET", path, headers=headers)
+            return connection.getresponse().status
+        except OSError:
+            return 0
+        finally:
+            connection.close()
+
+    support.wait_until(lambda: status("/healthz") == 200)
+    assert status("/metrics") == 401
+    token = base64.b64encode(b"prometheus:example").decode()
+    support.wait_until(lambda: status("/metrics", Authorization=f"Basic {token}") == 200)
