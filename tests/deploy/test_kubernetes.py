@@ -407,6 +407,11 @@ def test_tls_changes_the_sidecar_alone(parts: dict[str, dict[str, Any]]) -> None
     assert after == before
 
 
+def test_no_secret_keeps_the_engine_from_starting(parts: dict[str, dict[str, Any]]) -> None:
+    (volume,) = parts["mx-metrics-tls-parts"]["spec"]["volumes"]
+    assert all(source["secret"]["optional"] for source in volume["projected"]["sources"])
+
+
 def test_a_password_leaves_the_probe_a_request() -> None:
     plain, secured = (
         container["livenessProbe"]
