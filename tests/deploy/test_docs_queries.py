@@ -12,8 +12,8 @@ from mx_exporter.families import BY_NAME
 
 PAGES = sorted([*DEPLOY.parent.glob("*.md"), *DEPLOY.parent.glob("docs/*.md")])
 
-#: Names that begin like a family's: the packages.
-OTHERS = {"mx_emitter", "mx_exporter", "mx_"}
+#: Names that begin like a family's: the packages, and the plug-in of vLLM.
+OTHERS = {"mx_activate", "mx_emitter", "mx_exporter", "mx_metrics", "mx_"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
