@@ -216,7 +216,10 @@ class Follower:
             # before its lock was found free, and is there now, is its next segment.
             known = set(self._segments)
             self._list(dir_fd)
-            fresh = [s for name, s in self._segments.items() if name not in known]
+            came = {s.name.proc for name, s in self._segments.items() if name not in known}
+            # Its last segment may have grown since it was read: without that, what the next one
+            # holds would leave a gap behind it.
+            fresh = [s for s in self._segments.values() if s.name.proc in came and not s.done]
             self._settle(ended)
         # Neither a process that the snapshot alone knows nor one whose files were removed has a
         # segment that could end, and so tell that the process did.

@@ -122,6 +122,28 @@ def test_a_segment_opened_while_the_last_one_is_being_read_belongs_to_a_living_w
         assert follower.writers_alive == 1
 
 
+def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, monkeypatch):
+    """A process ends, so the directory is listed again; another one has gone on meanwhile."""
+    ended = Writer(tmp_path, "bbbbbbbbbbbb")
+    ended.close()
+    with Writer(tmp_path) as writer:
+        follower = Follower(str(tmp_path), Fold())
+
+        def rotate_then_probe(fd, probe=follow.probe):
+            # The writer's own segment was read by now.
+            if writer.n == 0 and os.fstat(fd).st_ino == ended.path.stat().st_ino:
+                writer.log()
+                writer.rotate()
+                writer.log()
+            return probe(fd)
+
+        monkeypatch.setattr(follow, "probe", rotate_then_probe)
+        follower.drain()
+        assert attempts(follower) == 2
+        assert follower.fold.state.lost == 0
+        assert follower.fold.state.gone == 1
+
+
 def test_without_locks_only_a_newer_segment_finishes_one(follower, tmp_path):
     log = Lines()
     log.segment(tmp_path, 0, [], locked=False)
