@@ -52,7 +52,7 @@ class Keeper:
         if self._settings.directory.objection() is not None:
             return "nobody: it is not used"
         if state == "owner":
-            return f"us: {STATES[state]}"
+            return f"us: {STATES[state]}{self._ships_text()}"
         return f"not us: {STATES[state]}" + (f" ({reason})" if reason else "")
 
     def claim(self) -> None:
@@ -119,6 +119,11 @@ class Keeper:
             and self._retention.keep(follower, positions)
         ):
             follower.shipped = positions
+
+    def _ships_text(self) -> str:
+        archive = self._settings.archive_dir
+        tees = ", tees it" if self._settings.tee else ""
+        return tees + (f", archives it in {archive}" if archive else "")
 
     def _say(self) -> None:
         path, state, reason = self.ownership.directory, self.ownership.state, self.ownership.reason

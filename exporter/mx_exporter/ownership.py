@@ -19,10 +19,10 @@ from mx_emitter.events import LOCK_NAME
 
 #: What an exporter can be to a directory.
 STATES = {
-    "owner": "it compacts and archives",
+    "owner": "it compacts the directory",
     "standby": "another exporter owns the directory",
     "reader": "it may not write or delete there",
-    "waiting": "there is no directory yet",
+    "waiting": "there is no directory that can be opened",
 }
 
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
-from mx_emitter.events import VERSION
+from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, VERSION
 
 from .place import CAUSES, PATTERN, Place, kinds_in, user_text
 
@@ -38,6 +38,8 @@ class Seen(NamedTuple):
     unread_bytes: int
     last_event: str
     drain_seconds: float
+    #: Why the snapshot cannot be used; empty when it can, or there is none.
+    snapshot_trouble: str
     #: Who owns the directory: see `keeping.Keeper.text`.
     kept: str
 
@@ -73,6 +75,8 @@ def render(place: Place, seen: Seen | None) -> bytes:
     else:
         if place.state != "segments":
             body += _nothing(place)
+        if seen.snapshot_trouble:
+            body += _short(seen.snapshot_trouble)
         body += _numbers(seen)
     page = [
         "<!DOCTYPE html>",
@@ -97,6 +101,15 @@ def _nothing(place: Place) -> Iterable[str]:
     kinds = kinds_in(place.path) if place.state in ("empty", "client_files") else ""
     if kinds:
         yield f"<p>What is there instead: {escape(kinds)}</p>"
+
+
+def _short(trouble: str) -> Iterable[str]:
+    yield "<h2>The totals are too low</h2>"
+    yield (
+        f"<p>{SNAPSHOT_NAME} {escape(trouble)}. What it stands for is missing from the metrics. "
+        "Put a good one in its place, or move it away; the next compaction moves it to "
+        f"{BAD_SNAPSHOT_NAME}.</p>"
+    )
 
 
 def _numbers(seen: Seen) -> Iterable[str]:

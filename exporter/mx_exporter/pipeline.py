@@ -106,6 +106,7 @@ class Pipeline:
             unread_bytes=follower.bytes_unread,
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
+            snapshot_trouble=follower.snapshot_trouble,
             kept=self._keeper.text,
         )
         return page.render(self._place, seen)

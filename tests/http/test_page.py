@@ -61,6 +61,26 @@ def test_all_is_well(spawn: support.Spawner, tmp_path: Path) -> None:
     for expected in (VERSION, str(tmp_path), "has segments", "events logged", "0 alive, 1 gone"):
         assert expected in shown.text
     assert "likeliest causes" not in shown.text
+    assert "too low" not in shown.text
+    assert "us: it compacts the directory" in shown.text
+    assert "archives" not in shown.text
+
+
+def test_a_damaged_snapshot(spawn: support.Spawner, tmp_path: Path) -> None:
+    serving.attempts(tmp_path, 3)
+    (tmp_path / "mx-metrics.snapshot").write_text("{")
+    exporter = serving.start(spawn, tmp_path)
+    shown = read(exporter)
+    assert "The totals are too low" in shown.text
+    assert "mx-metrics.snapshot is damaged" in shown.text
+    assert exporter.get().sample("mx_exporter_snapshot_trouble") == 1
+
+
+def test_a_directory_that_cannot_be_opened(spawn: support.Spawner, tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    shown = read(serving.start(spawn, loop))
+    assert "not us: there is no directory that can be opened (Too many levels" in shown.text
 
 
 def test_nothing_there(spawn: support.Spawner, tmp_path: Path) -> None:
@@ -175,7 +195,7 @@ def test_every_state_but_the_good_one_has_causes() -> None:
 @pytest.mark.parametrize("state", STATES)
 def test_any_path_can_be_shown(state: str) -> None:
     path = os.fsdecode(b"/a\xff<script>\n")
-    for seen in (None, page.Seen(*[0] * 11, "", 0.0, "us")):
+    for seen in (None, page.Seen(*[0] * 11, "", 0.0, "<b>", "us")):
         shown = Reader(page.render(Place(path, state), seen).decode())
         assert "script" not in shown.tags
         assert "/a?<script>" in shown.text
