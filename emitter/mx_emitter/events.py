@@ -75,9 +75,11 @@ def parse_segment_name(name: str) -> SegmentName | None:
 
 def is_ours(name: str) -> bool:
     """Whether a file name in the directory is one of ours: segments, finished or in the
-    making, the lock, the snapshot and its temporary file. Anything else is left alone."""
+    making, the lock, the snapshot, its temporary file, a bad one. All else is left alone."""
     bare = name[1:] if name.startswith(".") else name
-    return _SEGMENT.fullmatch(bare) is not None or bare == SNAPSHOT_NAME or name == LOCK_NAME
+    if _SEGMENT.fullmatch(bare):
+        return True
+    return bare in (SNAPSHOT_NAME, BAD_SNAPSHOT_NAME) or name == LOCK_NAME
 
 
 # --------------------------------------------------------------------------------------
@@ -114,6 +116,12 @@ class Event(NamedTuple):
 _POLICY = Field("policy", TEXT, "source selection policy")
 _RESULT = Field("result", TEXT, "how it ended")
 _SECONDS = Field("seconds", NUMBER, "duration in seconds", required=False)
+_TIMED = Field(
+    "timed",
+    ANY,
+    "false when it was not a timer that logged it: it ends no load or phase that runs",
+    required=False,
+)
 _ENGINE = Field("engine", TEXT, "engine that hosts the loader")
 _MODEL = Field("model", OPTIONAL_TEXT, "model id; null when the engine named none", required=False)
 _ROLE = Field("model_role", TEXT, "`main`, `draft` or other")
@@ -222,6 +230,7 @@ EVENTS: dict[str, Event] = {
                 _ROLE,
                 Field("outcome", TEXT, "`success` or `error`"),
                 _SECONDS,
+                _TIMED,
                 *_ERROR,
             ),
         ),
@@ -229,7 +238,7 @@ EVENTS: dict[str, Event] = {
         Event(
             "load_phase_finished",
             "A phase of a load ended.",
-            (_ENGINE, _MODEL, _LOAD_PHASE, _SECONDS, *_ERROR),
+            (_ENGINE, _MODEL, _LOAD_PHASE, _SECONDS, _TIMED, *_ERROR),
         ),
         Event(
             "artifact_install_step_started",

@@ -39,6 +39,9 @@ class Drainable(Protocol):
         Returns whether everything was read.
         """
 
+    def hurry(self, deadline: float) -> None:
+        """Have the drain in hand stop by ``deadline``. Called by another thread."""
+
     def period(self) -> float:
         """Seconds after which to drain though nothing woke us."""
 
@@ -54,7 +57,10 @@ class _Round:
     def ask(self, key: Hashable, make: Callable[[], Any], deadline: float | None) -> None:
         self.wanted.setdefault(key, make)
         if deadline is not None:
-            self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
+            self.limit(deadline)
+
+    def limit(self, deadline: float) -> None:
+        self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
 
 
 class Drains:
@@ -66,6 +72,7 @@ class Drains:
         self._changed = asyncio.Event()
         self._woken = False
         self._next: _Round | None = None
+        self._present: _Round | None = None
         self._worker = Worker(self._loop, "mx-drain")
         self._trouble = ""
         #: Set once the first drain is done: before that, totals would be a counter's reset.
@@ -85,6 +92,8 @@ class Drains:
         round_ = self._next
         round_.ask(key, make, deadline)
         self._changed.set()
+        if deadline is not None:
+            self._hurry(deadline)
         # The future is shared: one caller that is cancelled must not cancel it for the others.
         made = (await asyncio.shield(round_.done))[key]
         if isinstance(made, Exception):
@@ -102,7 +111,7 @@ class Drains:
         while True:
             await self._wait(last)
             round_ = self._next or self._background()
-            self._next, self._woken = None, False
+            self._next, self._present, self._woken = None, round_, False
             try:
                 everything, made = await self._worker.call(partial(self._work, round_))
             except Exception as error:  # noqa: BLE001 - each scrape that waits raises it
@@ -112,6 +121,7 @@ class Drains:
                 self._trouble = ""
                 self.ready.set()
                 self._woken = self._woken or not everything
+            self._present = None
             round_.done.set_result(made)
             last = self._loop.time()
 
@@ -126,6 +136,14 @@ class Drains:
         called = self._worker.call(last)
         self._worker.close()
         return called
+
+    def _hurry(self, deadline: float) -> None:
+        """Leave who has just come half of its time: the other half is for the drain in hand."""
+        if self._present is not None and self.ready.is_set():
+            now = time.monotonic()
+            half = now + max(0.0, deadline - now) / 2
+            self._present.limit(half)
+            self._source.hurry(half)
 
     async def _wait(self, last: float) -> None:
         while self._next is None:

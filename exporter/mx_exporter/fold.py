@@ -6,6 +6,7 @@ how they were split, not on whether some came twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from math import isfinite
 from operator import itemgetter
@@ -82,7 +83,7 @@ class Fold:
             name: Table(BY_NAME[name], store, max_series, opt_in=True)
             for name, store in self.state.detail.items()
         }
-        self._loads_capped = False
+        self._loads_refused = 0
         self._load_labels: dict[object, LoadLabels] = {}
         self._derivations: dict[str, tuple[Derivation, ...]] = {
             name: self._derivations_of(name) for name in EVENTS
@@ -92,18 +93,23 @@ class Fold:
         """A fold of the same kind that goes on from another state."""
         return Fold(state, self._cap)
 
-    @property
-    def capped(self) -> set[str]:
-        """Families that refused a new label set because of ``max_series``."""
-        capped = {name for name, table in self._tables.items() if table.capped}
-        if self._loads_capped:
-            capped.update(f.name for f in FAMILIES if f.measure in (IN_PROGRESS, ABANDONED))
-        return capped
+    def capped(self, *, opt_in: bool = False) -> dict[str, int]:
+        """Families that refused a new label set because of ``max_series``, and how many
+        observations found no series for it.
 
-    @property
-    def detail_capped(self) -> set[str]:
-        """The same for the series with opt-in labels, which no event is refused for."""
-        return {name for name, table in self._details.items() if table.capped}
+        Those of series with opt-in labels count where the label is shown: no event is refused
+        for them.
+        """
+        tables = [*self._tables.items(), *(self._details.items() if opt_in else ())]
+        found: Counter[str] = Counter()
+        for name, table in tables:
+            if table.capped:
+                found[name] += table.refused
+        if self._loads_refused:
+            for family in FAMILIES:
+                if family.measure in (IN_PROGRESS, ABANDONED):
+                    found[family.name] += self._loads_refused
+        return dict(found)
 
     def feed_lines(self, lines: Iterable[bytes]) -> None:
         """Parse lines and fold what they give."""
@@ -309,7 +315,8 @@ class Fold:
 
     def _load_event(self, event: Record) -> str | None:
         load_id = event.get("load_id")
-        if load_id is None:
+        # What a timer did not log may be of another load than the one it was logged in.
+        if load_id is None or event.get("timed") is False:
             return None
         loads, name = self.state.loads, event["event"]
         proc, seq = event["proc"], event["seq"]
@@ -351,7 +358,7 @@ class Fold:
         series = self.state.loads.series
         if self._cap is None or labels in series or len(series) < self._cap:
             return False
-        self._loads_capped = True
+        self._loads_refused += 1
         return True
 
 

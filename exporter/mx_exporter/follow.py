@@ -21,7 +21,7 @@ from mx_emitter.events import LOCK_NAME, SNAPSHOT_NAME, SegmentName, is_ours, pa
 from . import snapshot
 from .fold import Fold
 from .lines import LineSplitter
-from .parse import Rejected, parse_line
+from .parse import NO_OBJECT, Rejected, parse_line
 from .segments import NotRegular, open_segment, probe
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Segment:
         self.done = True
         self.anchor = b""
         last = parse_line(self.splitter.rest())
-        if isinstance(last, Rejected) and last.reason == "not_json":
+        if isinstance(last, Rejected) and last.reason in NO_OBJECT:
             fold.reject("torn")
         elif last is not None:
             fold.feed([last])
@@ -131,6 +131,9 @@ class Follower:
         self.temporary: list[str] = []
         #: Why the snapshot cannot be used; empty when it can, or when there is none.
         self.snapshot_trouble = ""
+        self._deadline: float | None = None
+        #: The drain in hand may not stop before its end.
+        self._whole = False
         self._snapshot: tuple[int, int, int] | None = None
         self._others_bytes = 0
         self._said: set[tuple[str, str]] = set()
@@ -152,6 +155,7 @@ class Follower:
         shows in `bytes_unread` and is read by the next drain. No deadline holds for a drain that
         starts over from another snapshot: short of what was read before, counters would fall.
         """
+        self._deadline, self._whole = deadline, False
         try:
             dir_fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -163,7 +167,7 @@ class Follower:
             self.trouble = ""
             for _ in range(_ATTEMPTS):
                 try:
-                    self._drain(dir_fd, deadline)
+                    self._drain(dir_fd)
                     break
                 except StartOver:
                     continue
@@ -171,6 +175,11 @@ class Follower:
             self._lost_directory(error)
         finally:
             os.close(dir_fd)
+
+    def hurry(self, deadline: float) -> None:
+        """Have the drain in hand stop earlier. Any thread may call this."""
+        if self._deadline is None or deadline < self._deadline:
+            self._deadline = deadline
 
     def compacted(
         self, names: set[str], covered: dict[str, int], identity: tuple[int, int, int]
@@ -196,19 +205,18 @@ class Follower:
             self.directory_bytes = 0
             self.foreign_db_files = 0
 
-    def _drain(self, dir_fd: int, deadline: float | None) -> None:
+    def _drain(self, dir_fd: int) -> None:
         self.ignored = Counter()
         self.bytes_unread = 0
         orphans = self._take_up_snapshot(dir_fd)
-        if orphans is not None:
-            deadline = None
+        self._whole = self._whole or orphans is not None
         fresh = self._list(dir_fd)
         if snapshot.identity(dir_fd) not in (None, self._snapshot):
             raise StartOver
         while fresh:
             ended = set()
             for segment in fresh:
-                if self._read(segment, dir_fd, deadline):
+                if self._read(segment, dir_fd):
                     ended.add(segment.name.proc)
             if not ended:
                 break
@@ -316,7 +324,7 @@ class Follower:
         elif entry.name.endswith(".db"):
             self.foreign_db_files += 1
 
-    def _read(self, segment: Segment, dir_fd: int, deadline: float | None) -> bool:
+    def _read(self, segment: Segment, dir_fd: int) -> bool:
         """Read what a segment has; return whether it is done now."""
         name = str(segment.name)
         try:
@@ -341,7 +349,7 @@ class Follower:
                 self._start_again(segment)
             segment.size = status.st_size
             segment.mtime = status.st_mtime
-            self._read_on(segment, fd, deadline)
+            self._read_on(segment, fd)
         except OSError as error:
             self._ignore("unreadable", name, error.strerror or str(error))
             return False
@@ -354,8 +362,9 @@ class Follower:
             segment.finish(self.fold)
         return segment.done
 
-    def _read_on(self, segment: Segment, fd: int, deadline: float | None) -> None:
+    def _read_on(self, segment: Segment, fd: int) -> None:
         while segment.position < segment.size:
+            deadline = None if self._whole else self._deadline
             if deadline is not None and self._clock() >= deadline:
                 return
             wanted = min(BLOCK_BYTES, segment.size - segment.position)

@@ -104,16 +104,20 @@ def reading_families(follower: Follower) -> Iterator[Metric]:
 
 
 def capped_families(fold: Fold, *, source_id_label: bool) -> Iterator[Metric]:
-    """Which families hold no more series because of the series cap."""
-    capped = fold.capped
-    if source_id_label:
-        capped |= fold.detail_capped
+    """Which families hold no more series because of the series cap, and what that cost."""
+    capped = fold.capped(opt_in=source_id_label)
     yield _by(
         "mx_exporter_series_capped",
         "1 where a family refused a new label set because of the series cap.",
         "family",
         {name: int(name in capped) for name in BY_NAME},
         GaugeMetricFamily,
+    )
+    yield _by(
+        "mx_exporter_series_refused_total",
+        "Observations that found no series because of the series cap, by family.",
+        "family",
+        {name: capped.get(name, 0) for name in BY_NAME},
     )
 
 

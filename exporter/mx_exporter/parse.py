@@ -32,6 +32,10 @@ REASONS = {
 }
 
 
+#: Reasons of lines that are no JSON object: as the last line of a finished file they are torn.
+NO_OBJECT = ("not_json", "not_object")
+
+
 class Rejected(NamedTuple):
     """A line that gives no event: ``reason`` is a key of `REASONS`, ``detail`` a sentence."""
 

@@ -66,6 +66,10 @@ class Pipeline:
                 logger.warning("nothing to show: %s", self._place.text)
         return self._follower.bytes_unread == 0
 
+    def hurry(self, deadline: float) -> None:
+        """Have the drain in hand stop earlier. Any thread may call this."""
+        self._follower.hurry(deadline)
+
     def period(self) -> float:
         """Seconds after which to drain though nothing woke us."""
         return self._waker.period()
@@ -123,7 +127,7 @@ class Pipeline:
     def _look(self) -> Place:
         return look_at(
             self._settings.directory,
-            segments=len(self._follower.segments),
+            segments=len(self._follower.segments) + len(self._follower.covered),
             client_files=self._follower.foreign_db_files,
             trouble=self._follower.trouble,
         )

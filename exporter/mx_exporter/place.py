@@ -22,7 +22,7 @@ PATTERN = "events-<12 hex digits>-<n>.jsonl"
 
 #: States of a place, and what is told of each. ``segments`` is the only good one.
 STATES = {
-    "segments": "has segments",
+    "segments": "has segments, or the snapshot of some",
     "empty": "has no segment",
     "client_files": "has .db files of the client's multiprocess mode, and no segment",
     "missing": "does not exist",

@@ -77,6 +77,9 @@ class Retention:
         self._clock = clock
         self._not_before = 0.0
         self._crowded_since: float | None = None
+        # When each finished segment was first seen as one. Its last write may be long before:
+        # a rank that idled for an hour finishes its segment when it ends.
+        self._finished: dict[str, float] = {}
         self._said = ""
         #: Compactions done, and segments they removed.
         self.compactions = 0
@@ -157,19 +160,20 @@ class Retention:
         elif self._crowded_since is None:
             self._crowded_since = self._clock()
         finished = [segment for segment in follower.segments if segment.done]
+        now = self._clock()
+        self._finished = {str(s.name): self._finished.get(str(s.name), now) for s in finished}
         size, count = sum(s.size for s in finished), len(finished)
         if size <= self._retain and count <= self._max_segments:
             return []
         # A quarter below the bounds, so that not every new segment costs a compaction.
         enough_bytes, enough_segments = self._retain * 3 // 4, self._max_segments * 3 // 4
-        now = self._clock()
         youngest = now - self._min_age
         overdue = self._crowded_since is not None and now >= self._crowded_since + GRACE_SECONDS
         chosen: list[Segment] = []
         taken = 0
         held: set[str] = set()
         last = dict(follower.covered)
-        for age, segment in _by_age(follower.segments):
+        for segment in _by_age(follower.segments):
             if size <= enough_bytes and count <= enough_segments:
                 break
             if chosen and taken + segment.size > STEP_BYTES:
@@ -180,7 +184,7 @@ class Retention:
             if not segment.done or _is_missed(dir_fd, segment.name, last.get(proc, -1)):
                 held.add(proc)
             crowded = follower.directory_bytes - taken > self._crowded
-            young = age > youngest and not crowded
+            young = self._finished.get(str(segment.name), now) > youngest and not crowded
             waited_for = not released(segment) and not (crowded and overdue)
             if proc in held or young or waited_for:
                 held.add(proc)
@@ -289,7 +293,7 @@ def _is_missed(dir_fd: int, name: SegmentName, last: int) -> bool:
     return stat.S_ISREG(before.st_mode)
 
 
-def _by_age(segments: list[Segment]) -> list[tuple[float, Segment]]:
+def _by_age(segments: list[Segment]) -> list[Segment]:
     """Segments, oldest first, each process's in their order whatever its clock did."""
     latest: dict[str, float] = {}
     aged = []
@@ -297,4 +301,4 @@ def _by_age(segments: list[Segment]) -> list[tuple[float, Segment]]:
         age = max(segment.mtime, latest.get(segment.name.proc, 0.0))
         latest[segment.name.proc] = age
         aged.append((age, segment))
-    return sorted(aged, key=lambda item: (item[0], item[1].name))
+    return [segment for _, segment in sorted(aged, key=lambda item: (item[0], item[1].name))]

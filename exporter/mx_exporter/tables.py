@@ -36,6 +36,8 @@ class Table(Generic[S]):
         self._make: Callable[[str], S] = maker(family)
         self._cap = cap
         self._cache: dict[object, S | str] = {}
+        #: Times that an event found no series because of the cap.
+        self.refused = 0
         self.capped = False
 
     def find(self, event: Record) -> S | str:
@@ -48,6 +50,7 @@ class Table(Generic[S]):
         if found is None:
             found = self._resolve(event)
             if found == "series_cap":
+                self.refused += 1
                 return found
             if len(self._cache) >= CACHE_LIMIT:
                 self._cache.clear()

@@ -302,6 +302,28 @@ def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
     assert follower.fold.state.gone == 2
 
 
+def test_a_drain_in_hand_can_be_hurried(tmp_path, monkeypatch):
+    monkeypatch.setattr(follow, "BLOCK_BYTES", 1000)
+    now = 0
+
+    def clock():
+        nonlocal now
+        now += 1
+        if now == 2:
+            follower.hurry(5)
+            follower.hurry(50)
+        return now
+
+    follower = Follower(str(tmp_path), Fold(), clock=clock)
+    Lines().segment(tmp_path, 0, [("source_attempted", {"policy": "p", "result": "success"})] * 90)
+    follower.drain(deadline=100)
+    assert follower.bytes_read == 4000
+    assert follower.bytes_unread > 0
+    # The next one is not bound by what hurried the last.
+    follower.drain(deadline=100)
+    assert follower.bytes_unread == 0
+
+
 def test_a_truncated_segment_is_read_again_and_doubles_count_once(follower, tmp_path):
     with Writer(tmp_path) as writer:
         for _ in range(3):

@@ -445,6 +445,15 @@ def test_a_load_finished_without_an_id_ends_nothing():
     assert progress(fold(lines, gone=False)) == ({"": 1}, {})
 
 
+@pytest.mark.parametrize("what", ["load_finished", "load_phase_finished"])
+def test_what_no_timer_logged_ends_no_load_that_runs(what):
+    lines = load_log("start", "+chain")
+    lines.append(Lines(seq=2)(what, **LOAD, phase="chain", load_id="l1", timed=False))
+    whole = fold(lines, gone=False)
+    assert progress(whole) == ({"chain": 1}, {})
+    assert whole.state.events[what] == 1
+
+
 def test_a_load_whose_end_was_refused_has_ended():
     (start,) = load_log("start")
     end = Lines(seq=1)("load_finished", **{**LOAD, "seconds": None}, load_id="l1")
@@ -463,7 +472,7 @@ def test_past_the_cap_new_label_sets_are_refused_and_counted():
     whole = fold(lines, max_series=3)
     assert len(whole.state.series["mx_p2p_source_selection_seconds"]) == 3
     assert whole.state.refused == {"series_cap": 2}
-    assert "mx_p2p_source_selection_seconds" in whole.capped
+    assert whole.capped()["mx_p2p_source_selection_seconds"] == 2
     assert all(len(table) <= 3 for table in whole.state.series.values())
     labels = {"policy": "p0"}
     assert value(whole.state, "mx_p2p_source_selection_seconds_count", **labels) == 2
@@ -475,8 +484,8 @@ def test_the_cap_on_peers_refuses_no_selection():
     whole = fold(lines, max_series=4)
     assert value(whole.state, "mx_p2p_source_selections_total", policy="p") == 9
     assert whole.state.refused == {}
-    assert whole.detail_capped == {"mx_p2p_source_selections_total"}
-    assert "mx_p2p_source_selections_total" not in whole.capped
+    assert whole.capped() == {}
+    assert whole.capped(opt_in=True) == {"mx_p2p_source_selections_total": 5}
     assert len(whole.state.detail["mx_p2p_source_selections_total"]) == 4
 
 
@@ -489,7 +498,7 @@ def test_the_cap_on_loads():
     whole = fold(lines, gone=False, max_series=2)
     assert len(whole.state.loads.in_progress()) == 2
     assert whole.state.refused == {"series_cap": 2}
-    assert whole.capped == {"mx_loads_in_progress", "mx_loads_abandoned_total"}
+    assert whole.capped() == {"mx_loads_in_progress": 2, "mx_loads_abandoned_total": 2}
 
 
 def test_free_text_in_a_clamped_label_does_not_pile_up(monkeypatch):

@@ -21,6 +21,7 @@ class Source:
     def __init__(self) -> None:
         self.started = 0
         self.deadlines: list[float | None] = []
+        self.hurried: list[float] = []
         self.permits = threading.Semaphore(0)
         self.failing: Exception | None = None
         self.everything = True
@@ -33,6 +34,9 @@ class Source:
         if self.failing is not None:
             raise self.failing
         return self.everything
+
+    def hurry(self, deadline: float) -> None:
+        self.hurried.append(deadline)
 
     def period(self) -> float:
         return self.seconds
@@ -103,6 +107,37 @@ def test_a_page_is_made_once_for_all_that_share_it() -> None:
         assert all(page is pages[0] for page in pages)
 
     with_drains(test)
+
+
+def test_who_comes_during_a_drain_does_not_wait_for_all_of_it() -> None:
+    """The drain in hand gets half of the time that the newcomer has, the newcomer's the rest."""
+
+    async def test(source: Source, drains: Drains) -> None:
+        first = asyncio.ensure_future(drains.after_drain("a", int))
+        await until(lambda: source.started == 2)
+        assert source.hurried == []
+        before = time.monotonic()
+        second = asyncio.ensure_future(drains.after_drain("a", int, before + 10.0))
+        await until(lambda: source.hurried)
+        after = time.monotonic()
+        assert before + 5.0 <= source.hurried[0] <= after + 5.0
+        source.permits.release(2)
+        await asyncio.gather(first, second)
+        assert source.deadlines == [None, None, before + 10.0]
+
+    with_drains(test)
+
+
+def test_the_first_drain_is_not_hurried() -> None:
+    async def test(source: Source, drains: Drains) -> None:
+        await until(lambda: source.started == 1)
+        waiting = asyncio.ensure_future(drains.after_drain("a", int, time.monotonic()))
+        await asyncio.sleep(0)
+        source.permits.release(2)
+        await waiting
+        assert source.hurried == []
+
+    with_drains(test, ready=False)
 
 
 def test_the_earliest_deadline_counts() -> None:

@@ -183,6 +183,9 @@ def test_a_page_is_handed_out_in_pieces() -> None:
         def drain(self, deadline: float | None) -> bool:  # noqa: ARG002
             return True
 
+        def hurry(self, deadline: float) -> None:
+            pass
+
         def period(self) -> float:
             return 3600
 

@@ -83,6 +83,17 @@ def test_a_directory_that_cannot_be_opened(spawn: support.Spawner, tmp_path: Pat
     assert "not us: there is no directory that can be opened (Too many levels" in shown.text
 
 
+def test_a_directory_that_was_compacted_whole_is_not_empty(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    serving.attempts(tmp_path, 3)
+    env = {"MX_METRICS_RETAIN_BYTES": "1"}
+    exporter = serving.start(spawn, tmp_path, "--retain-seconds", "0", env=env)
+    support.wait_until(lambda: exporter.get() and not list(tmp_path.glob("events-*.jsonl")))
+    assert exporter.get().sample('mx_exporter_directory_state{state="segments"}') == 1
+    assert "likeliest causes" not in read(exporter).text
+
+
 def test_nothing_there(spawn: support.Spawner, tmp_path: Path) -> None:
     (tmp_path / "secret.<b>&").write_text("")
     exporter = serving.start(spawn, tmp_path)
