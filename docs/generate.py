@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from calls import Call, calls
+
 from mx_emitter import events
 from mx_exporter import families, settings
 
@@ -73,6 +75,105 @@ def events_page() -> Iterator[str]:
     yield table(
         ["reason", "what happened"],
         ([f"`{reason}`", text] for reason, text in events.DROP_REASONS.items()),
+    )
+
+
+RUNNING = {
+    family.name
+    for family in families.FAMILIES
+    if family.measure in (families.IN_PROGRESS, families.ABANDONED)
+}
+
+
+def call_row(call: Call) -> list[str]:
+    derived = dict.fromkeys(family for name in call.events for family in derived_from(name))
+    # Which loads run is told by timers alone.
+    shown = [name for name in derived if call.times or name not in RUNNING]
+    return [
+        f"`{call.text}`",
+        call.doc,
+        ", ".join(f"[`{name}`](events.md#{name})" for name in call.events),
+        ", ".join(f"[`{name}`](families.md#{name})" for name in shown) or "—",
+    ]
+
+
+def recorders_page() -> Iterator[str]:
+    found = calls()
+    head = ["call", "what it says", "event", "families derived from it"]
+    yield "# Recorders\n"
+    yield NOTE
+    yield (
+        "What an engine's loader calls. Names and arguments are those of the ModelExpress client's "
+        "`metrics`, releases 0.6.0 and 0.7.0; an engine that uses that client needs none of this "
+        "in its own code ([engines](engines.md)).\n"
+    )
+    yield "```python\nfrom mx_emitter import enable_metrics, get_logger, metrics\n```\n"
+    yield (
+        "Nothing here raises, waits, or does anything at all while `MX_METRICS_ENABLED` is not on. "
+        "Each recorder and timer takes further keyword arguments, which are logged too. Labels are "
+        "logged as `str(value)`, numbers as they were given: what is an unexpected label or a "
+        "refused number is decided when a [family](families.md) is derived. A recorder that is not "
+        "listed, of a newer client, is logged as "
+        "[`recorder_called`](events.md#recorder_called).\n"
+    )
+    yield "## Recorders\n"
+    yield table(head, (call_row(call) for call in found if not call.times))
+    yield "## Timers\n"
+    yield (
+        "A timer is a context manager, or a decorator, and yields itself: its `seconds` is the "
+        "duration, in seconds, once the body has ended, whether metrics are on or off. It logs "
+        "when the body begins and when it ends; what the body raises passes through, and is on the "
+        "second event as `error_type` and `error`.\n"
+    )
+    yield (
+        "```python\n"
+        'with metrics.time_load("vllm", "some/model", "main") as load:\n'
+        '    with metrics.time_load_phase("vllm", "some/model", "transfer"):\n'
+        "        ...\n"
+        "print(load.seconds)\n"
+        "```\n"
+    )
+    yield table(head, (call_row(call) for call in found if call.times))
+    yield "## Arguments\n"
+    meanings: dict[str, dict[str, None]] = {}
+    for call in found:
+        for argument, meaning in call.arguments.items():
+            meanings.setdefault(argument, {})[meaning] = None
+    yield table(
+        ["argument", "what it is"],
+        ([f"`{argument}`", "; or: ".join(each)] for argument, each in meanings.items()),
+    )
+    yield (
+        "Which values a label knows is listed with its [family](families.md). `ordered` is a "
+        "sequence of objects that have `worker_id`, `source_load` and the `HasField` of a protobuf "
+        "message; of an iterator, or of an empty sequence, nothing is logged.\n"
+    )
+    yield "## enable_metrics(rank=None)\n"
+    yield (
+        "Opens the log of this process, by a header that shows that metrics are on even where no "
+        "load begins: a loader calls it unconditionally, as often as it likes. Recorders open the "
+        "log themselves when nobody called it. `rank` is the rank that the engine knows itself to "
+        "be; without it `torch.distributed` is asked, where it is imported and initialized, then "
+        "the [environment](configuration.md#emitter). Returns whether metrics are on.\n"
+    )
+    yield "## get_logger(**initial_values)\n"
+    yield (
+        "A logger of structlog for events of the engine's own, in the same log; no configuration "
+        "of structlog or `logging` reaches it, and it reaches none.\n"
+    )
+    yield (
+        "```python\n"
+        'log = get_logger(engine="vllm")\n'
+        'log.info("warm_up_finished", seconds=12.5)\n'
+        "```\n"
+    )
+    yield (
+        "It has `debug`, `info`, `warning`, `error`, `critical`, `exception`, `log(level, event)` "
+        "and `bind`. The first argument names the event, further ones are formatted into it by "
+        "`%`; `exc_info=True` adds the traceback as the field `exception`. Fields may be any "
+        f"values. The reserved keys ({code(sorted(events.RESERVED_KEYS))}) belong to the line: a "
+        "field of such a name becomes `field_<name>`. Events that no family knows are counted as "
+        "skipped by the exporter, and stay in the log.\n"
     )
 
 
@@ -186,11 +287,25 @@ def configuration_page() -> Iterator[str]:
     yield table(
         ["code", "meaning"],
         [
-            ["0", "done"],
-            ["1", "it failed"],
-            ["2", "used wrongly"],
-            ["3", "`check` found faulty lines"],
-            ["130", "Ctrl-C"],
+            ["0", "done; for `serve` also when SIGTERM or Ctrl-C ended it"],
+            [
+                "1",
+                "it failed; for `python -m mx_emitter`: something would keep events from arriving",
+            ],
+            ["2", "used wrongly, or a package is missing"],
+            [
+                "3",
+                "`check` found faults: lines that were rejected, observations that were refused, "
+                "events that are lost, files that could not be read to their end, snapshots that "
+                "cannot be used",
+            ],
+            ["130", "Ctrl-C, except for `serve` and `run`"],
+            [
+                "126, 127",
+                "`mx-metrics run`, `python -m mx_emitter run`: the command cannot be run, or there "
+                "is none of that name",
+            ],
+            ["any other", "`run` of either: the command's own, 128+n when signal n ended it"],
         ],
     )
 
@@ -239,6 +354,7 @@ EMITTER = [
 ]
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "recorders.md": recorders_page,
     "events.md": events_page,
     "families.md": families_page,
     "configuration.md": configuration_page,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import support
-from mx_emitter.events import EVENTS, RESERVED_KEYS
+from mx_emitter.events import EVENTS, HEADERS, RESERVED_KEYS
+from mx_emitter.recorders import Recorders
 from mx_exporter.parse import parse_line
 
 PAGES = sorted([*support.ROOT.glob("*.md"), *support.ROOT.glob("docs/**/*.md")])
@@ -52,6 +53,18 @@ def test_the_architecture_names_every_module() -> None:
         if not path.stem.startswith("__")
     }
     assert named == there
+
+
+def test_each_recorder_is_listed_with_its_events() -> None:
+    text = (support.ROOT / "docs" / "recorders.md").read_text()
+    row = r"^\| `(\w+)\([^|]*\| [^|]* \| ([^|]+) \| [^|]+ \|$"
+    rows = dict(re.findall(row, text, re.MULTILINE))
+    assert rows.keys() == {name for name in vars(Recorders) if not name.startswith("_")}
+    logged = {name: re.findall(r"\[`(\w+)`\]", cell) for name, cell in rows.items()}
+    for name, events in logged.items():
+        assert len(events) == 1 + name.startswith("time_"), name
+    of_their_own = {"recorder_called", "log_recorded", "events_dropped", *HEADERS}
+    assert {name for names in logged.values() for name in names} == EVENTS.keys() - of_their_own
 
 
 def test_examples_of_lines_are_events() -> None:
