@@ -87,7 +87,6 @@ RUNNING = {
 
 def call_row(call: Call) -> list[str]:
     derived = dict.fromkeys(family for name in call.events for family in derived_from(name))
-    # Which loads run is told by timers alone.
     shown = [name for name in derived if call.times or name not in RUNNING]
     return [
         f"`{call.text}`",
@@ -118,6 +117,10 @@ def recorders_page() -> Iterator[str]:
     )
     yield "## Recorders\n"
     yield table(head, (call_row(call) for call in found if not call.times))
+    yield (
+        "What is observed of loads and their phases ends none that a timer runs: which loads are "
+        "in progress is told by timers alone.\n"
+    )
     yield "## Timers\n"
     yield (
         "A timer is a context manager, or a decorator, and yields itself: its `seconds` is the "

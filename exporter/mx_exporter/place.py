@@ -44,8 +44,9 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "segments": (),
     "empty": (_ENABLED, _ELSEWHERE, _EARLY, _DOCTOR),
     "client_files": (
-        "The engine's loader still calls the client's own metrics module, which writes "
-        "PROMETHEUS_MULTIPROC_DIR's .db files: its call sites must import mx_emitter.",
+        "The engine's ModelExpress client still writes its own .db files: nothing routes its "
+        "recorders to the log. Install mx-metrics in the engine's environment, and start engines "
+        "other than vLLM by `python -m mx_emitter run -- COMMAND`.",
         _ENABLED,
         _ELSEWHERE,
         _DOCTOR,
