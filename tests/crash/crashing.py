@@ -228,7 +228,8 @@ class Crashes:
     """Ranks and exporter, killed for a while, scraped all along.
 
     :param rate: events a second of each rank.
-    :param exporter_life: mean seconds between two ends of the exporter; of a rank it is 1.5.
+    :param rank_life: mean seconds from the start of a rank to its end.
+    :param exporter_life: the same of the exporter.
     """
 
     def __init__(
@@ -238,6 +239,7 @@ class Crashes:
         seed: int,
         ranks: int = 4,
         rate: float = 500,
+        rank_life: float = 1.5,
         exporter_life: float = 1.5,
         scrape_pause: float = 0.1,
     ) -> None:
@@ -246,6 +248,7 @@ class Crashes:
         for made in (self.directory, notes, logs):
             made.mkdir()
         self._random = random.Random(seed)
+        self._rank_life = rank_life
         self._exporter_life = exporter_life
         self._scrape_pause = scrape_pause
         self.ranks = [Rank(self.directory, notes, slot, rate) for slot in range(ranks)]
@@ -288,14 +291,14 @@ class Crashes:
         for rank in self.ranks:
             rank.start()
         self.exporter.start()
-        due = {rank: start + self._life(1.5) for rank in self.ranks}
+        due = {rank: start + self._life(self._rank_life) for rank in self.ranks}
         exporter_due = start + self._life(self._exporter_life)
         while not until() and (now := time.monotonic()) < start + seconds:
             for rank, at in due.items():
                 if now >= at:
                     rank.kill()
                     rank.start()
-                    due[rank] = time.monotonic() + self._life(1.5)
+                    due[rank] = time.monotonic() + self._life(self._rank_life)
             if now >= exporter_due:
                 if self._random.random() < 0.5:
                     self._await_compaction()

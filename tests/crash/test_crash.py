@@ -25,7 +25,8 @@ SEED = int(os.environ.get("CRASH_SEED", "20260101"))
 
 @pytest.fixture
 def crashes(tmp_path: Path) -> Iterator[Crashes]:
-    pace = {"exporter_life": 60, "scrape_pause": 1} if SOAK else {}
+    # Each process that ever lived has a book, which is no leak.
+    pace = {"rank_life": 20, "exporter_life": 60, "scrape_pause": 1} if SOAK else {}
     made = Crashes(tmp_path, seed=SEED, **pace)
     yield made
     made.end()
