@@ -6,7 +6,9 @@ under the stream's lock: a ``__str__`` that waits for a lock of its own can neve
 
 from __future__ import annotations
 
+import itertools
 import operator
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import orjson
@@ -26,14 +28,19 @@ _MAX_DEPTH = 16
 _MAX_VALUES = 20_000
 
 
+#: The name of a class, past a metaclass that has one of its own. What a value is we ask its type
+#: alone, never ``isinstance``: that asks the value for its ``__class__`` as well, which may raise.
+type_name = type.__dict__["__name__"].__get__
+
+
 def text(value: object) -> str:
     """``str(value)``, as the client labels it, or a placeholder where that raises."""
     if type(value) is str:
         return value
     try:
-        return str(value)
+        return str.__str__(str(value))  # what __str__ returns may have methods of its own
     except Exception:
-        return f"<unprintable {type(value).__name__}>"
+        return f"<unprintable {type_name(type(value))}>"
 
 
 def well_formed(value: str) -> str:
@@ -56,11 +63,10 @@ def number(value: object) -> Plain:
         return value if _SMALLEST_INT <= value <= _LARGEST_INT else text(value)  # type: ignore[operator, return-value]
     if value is None or kind is bool:
         return value  # type: ignore[return-value]
-    if isinstance(value, (str, bytes, bytearray)):
+    if issubclass(kind, (str, bytes, bytearray)):
         return text(value)
-    if kind.__name__ in ("bool", "bool_"):  # numpy's, which also knows __float__
-        return bool(value)
-    for convert in (operator.index, float):
+    numpys_boolean = type_name(kind) in ("bool", "bool_")  # it also knows __float__
+    for convert in (bool,) if numpys_boolean else (operator.index, float):
         try:
             return _in_range(convert(value), value)  # type: ignore[arg-type]
         except Exception:
@@ -81,6 +87,21 @@ def plain(value: object) -> Plain:
     return _Flattening().plain(value, 0)
 
 
+def plain_fields(fields: Mapping[str, object]) -> dict[str, Plain]:
+    """A caller's fields, each as `plain` has it, but of all only so many values.
+
+    One of a reserved name is named ``field_<name>``: a caller may not speak for us.
+    """
+    flattening = _Flattening()
+    found = {}
+    for key, value in fields.items():
+        name = well_formed(text(key))
+        if name in RESERVED_KEYS:
+            name = f"field_{name}"
+        found[name] = flattening.plain(value, 1)
+    return found
+
+
 class _Flattening:
     __slots__ = ("left",)
 
@@ -96,33 +117,39 @@ class _Flattening:
         self.left -= 1
         if self.left < 0:
             return "<too many values>"
-        if not isinstance(value, (dict, list, tuple)):
+        if not issubclass(kind, (dict, list, tuple)):
             found = number(value)
             return well_formed(found) if isinstance(found, str) else found
         if depth == _MAX_DEPTH:
             return "<nested too deep>"
+        held: Any = value
+        some = self.left + 1
         try:
-            if isinstance(value, dict):
-                return {
-                    well_formed(text(key)): self.plain(item, depth + 1)
-                    for key, item in value.items()
-                    if self.left >= 0
-                }
-            return [self.plain(item, depth + 1) for item in value if self.left >= 0]
+            if issubclass(kind, dict):
+                pairs = [(text(key), item) for key, item in itertools.islice(held.items(), some)]
+            else:
+                items = list(itertools.islice(held, some))
         except Exception:  # a subclass that cannot be iterated
-            return f"<unprintable {kind.__name__}>"
-
-
-def renamed(fields: dict[str, Any]) -> dict[str, Any]:
-    """``fields`` with each reserved key named ``field_<key>``: a caller may not speak for us."""
-    if RESERVED_KEYS.isdisjoint(fields):
-        return fields
-    return {f"field_{key}" if key in RESERVED_KEYS else key: value for key, value in fields.items()}
+            return f"<unprintable {type_name(kind)}>"
+        depth += 1
+        if issubclass(kind, dict):
+            return {
+                well_formed(key): self.plain(item, depth) for key, item in pairs if self.left >= 0
+            }
+        return [self.plain(item, depth) for item in items if self.left >= 0]
 
 
 def encode(fields: dict[str, Any]) -> bytes:
-    """One line of JSON, its newline included. Raises only when even the text of a value fails."""
+    """One object of JSON on a line, its newline included.
+
+    Raises an Exception where that cannot be had, as close to the recursion limit: callers cut the
+    line open, so it is never anything else.
+    """
     try:
         return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
     except Exception:  # lone surrogates, ints beyond 64 bits, objects, depth
-        return orjson.dumps(plain(fields), option=orjson.OPT_APPEND_NEWLINE)
+        flattening = _Flattening()
+        whole = {
+            well_formed(text(key)): flattening.plain(value, 1) for key, value in fields.items()
+        }
+        return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .encode import text
+from .encode import text, type_name
 
 #: Longest ``error``, in characters.
 MAX_ERROR = 500
@@ -25,4 +25,4 @@ def describe(error: BaseException) -> dict[str, str]:
     # Bounded before it is searched, and far above what is kept, so that a URL cut in two by the
     # first bound does not show.
     message = without_secrets(text(error)[: 40 * MAX_ERROR])
-    return {"error_type": type(error).__name__, "error": message[:MAX_ERROR]}
+    return {"error_type": type_name(type(error)), "error": message[:MAX_ERROR]}

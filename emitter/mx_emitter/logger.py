@@ -1,24 +1,40 @@
 """The structlog logger of the log: ours alone, whatever the application configures.
 
-``structlog.wrap_logger`` is given all that ``structlog.configure`` could change, so neither
-reaches the other.
+It is made here with all that ``structlog.configure`` could change, so neither reaches the other.
 """
 
 from __future__ import annotations
 
 import logging
+import operator
 import sys
 import traceback
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import structlog
 
-from .encode import encode, plain, renamed, text
+from . import trouble
+from .encode import encode, plain_fields, text
 from .faults import without_secrets
 from .sink import sink
 
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LEVEL_OF_NAME = {"warn": "warning", "fatal": "critical", "exception": "error"}
+
+
+def _method(level: str, more: str = "") -> Callable[..., None]:
+    """A logger's method that logs at ``level``."""
+    as_bytes = level.encode()
+
+    def method(self: EventLogger, event: object = None, /, *args: object, **fields: Any) -> None:
+        try:
+            self._emit(as_bytes, event, args, fields)
+        except Exception:
+            trouble.uncounted += ("unencodable",)
+
+    method.__doc__ = f"Log at level ``{level}``{more}."
+    return method
 
 
 class EventLogger(structlog.BoundLoggerBase):
@@ -30,40 +46,44 @@ class EventLogger(structlog.BoundLoggerBase):
     carries are reserved: a field of such a name is logged as ``field_<name>``.
     """
 
-    def debug(self, event: object = None, /, *args: object, **fields: Any) -> None:
-        """Log at level ``debug``."""
-        self._emit(b"debug", event, args, fields)
-
-    def info(self, event: object = None, /, *args: object, **fields: Any) -> None:
-        """Log at level ``info``."""
-        self._emit(b"info", event, args, fields)
-
-    def warning(self, event: object = None, /, *args: object, **fields: Any) -> None:
-        """Log at level ``warning``."""
-        self._emit(b"warning", event, args, fields)
-
-    warn = warning
-
-    def error(self, event: object = None, /, *args: object, **fields: Any) -> None:
-        """Log at level ``error``."""
-        self._emit(b"error", event, args, fields)
-
-    def critical(self, event: object = None, /, *args: object, **fields: Any) -> None:
-        """Log at level ``critical``."""
-        self._emit(b"critical", event, args, fields)
-
-    fatal = critical
+    debug = _method("debug")
+    info = msg = _method("info")
+    warning = warn = _method("warning")
+    error = _method("error")
+    critical = fatal = _method("critical")
 
     def exception(self, event: object = None, /, *args: object, **fields: Any) -> None:
         """Log at level ``error`` with the traceback of the exception that is being handled."""
-        fields.setdefault("exc_info", True)
-        self._emit(b"error", event, args, fields)
+        try:
+            fields.setdefault("exc_info", True)
+            self._emit(b"error", event, args, fields)
+        except Exception:
+            trouble.uncounted += ("unencodable",)
 
-    def log(self, level: object, event: object = None, /, *args: object, **fields: Any) -> None:
+    def log(
+        self, level: object = "info", event: object = None, /, *args: object, **fields: Any
+    ) -> None:
         """Log at a level given as a number of ``logging`` or by name (unknown ones: ``info``)."""
-        self._emit(_level(level), event, args, fields)
+        try:
+            self._emit(_level(level), event, args, fields)
+        except Exception:
+            trouble.uncounted += ("unencodable",)
 
-    msg = info
+    def bind(self, /, **new_values: Any) -> EventLogger:
+        """A logger whose events carry ``new_values``, too."""
+        return EventLogger(sink, (), {**self._context, **new_values})
+
+    def unbind(self, /, *keys: object) -> EventLogger:
+        """A logger without the values of those names, whether it had them or not."""
+        names = {text(key) for key in keys}
+        kept = {key: value for key, value in self._context.items() if key not in names}
+        return EventLogger(sink, (), kept)
+
+    try_unbind = unbind
+
+    def new(self, /, **new_values: Any) -> EventLogger:
+        """A logger whose events carry ``new_values`` alone."""
+        return EventLogger(sink, (), new_values)
 
     def _emit(
         self, level: bytes, event: object, args: tuple[object, ...], fields: dict[str, Any]
@@ -80,7 +100,7 @@ class EventLogger(structlog.BoundLoggerBase):
             if "exc_info" in fields:
                 fields.update(_exception(fields.pop("exc_info")))
             name = encode({"event": text(event)})[9:-2]
-            line_fields = cast("dict[str, Any]", plain(renamed(fields)))
+            line_fields = plain_fields(fields)
         except Exception:
             sink.drop("unencodable")
             return
@@ -89,33 +109,36 @@ class EventLogger(structlog.BoundLoggerBase):
 
 def _formatted(event: object, args: tuple[object, ...], fields: dict[str, Any]) -> object:
     try:
-        return text(event) % (args[0] if len(args) == 1 and isinstance(args[0], dict) else args)
+        return text(event) % (
+            args[0] if len(args) == 1 and issubclass(type(args[0]), dict) else args
+        )
     except Exception:  # "100% done", or an argument that cannot be formatted
         fields["positional_args"] = args
         return event
 
 
-def _exception(exc_info: object) -> dict[str, str]:
-    if not exc_info:
-        return {}
-    if isinstance(exc_info, BaseException):
-        error: BaseException | None = exc_info
-    elif isinstance(exc_info, tuple) and len(exc_info) == 3:
-        error = exc_info[1]
-    else:
-        error = sys.exc_info()[1]
-    if error is None:
-        return {}
+def _exception(exc_info: Any) -> dict[str, str]:
     try:
+        if not exc_info:
+            return {}
+        kind = type(exc_info)
+        if issubclass(kind, BaseException):
+            error = exc_info
+        elif issubclass(kind, tuple) and len(exc_info) == 3:
+            error = exc_info[1]
+        else:
+            error = sys.exc_info()[1]
+        if error is None:
+            return {}
         lines = traceback.format_exception(error)
         return {"exception": without_secrets("".join(lines).rstrip("\n"))}
-    except Exception:
-        return {"exception": text(error)}
+    except Exception:  # no exception, or one whose own code raises
+        return {"exception": without_secrets(text(exc_info))}
 
 
 def _level(level: object) -> bytes:
-    if isinstance(level, int):
-        level = logging.getLevelName(level)
+    if issubclass(type(level), int):
+        level = logging.getLevelName(operator.index(level))  # type: ignore[arg-type]
     name = text(level).strip().lower()
     name = _LEVEL_OF_NAME.get(name, name)
     return name.encode() if name in _LEVELS else b"info"
@@ -123,12 +146,4 @@ def _level(level: object) -> bytes:
 
 def make_logger(**initial_values: Any) -> EventLogger:
     """A logger whose events carry ``initial_values``."""
-    proxy = structlog.wrap_logger(
-        sink,
-        processors=[],
-        wrapper_class=EventLogger,
-        context_class=dict,
-        cache_logger_on_first_use=False,
-        **initial_values,
-    )
-    return cast(EventLogger, proxy.bind())
+    return EventLogger(sink, (), initial_values)

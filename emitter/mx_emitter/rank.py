@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Mapping
 
+from .settings import whole_number
+
 #: Asked in this order.
 VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "LOCAL_RANK")
 
 
 def as_rank(value: object) -> int | None:
     """A rank as an int, or None for what is none (negative, no integer, a boolean)."""
-    if isinstance(value, bool):
+    if type(value) is bool:
         return None
     try:
         rank = operator.index(value)  # type: ignore[arg-type]
@@ -34,7 +36,7 @@ def find_rank(environ: Mapping[str, str] | None = None) -> tuple[int | None, str
         environ = os.environ
     for name in VARIABLES:
         try:
-            rank = as_rank(int(environ.get(name, "")))
+            rank = as_rank(whole_number(environ.get(name, "").strip()))
         except ValueError:
             continue
         if rank is not None:

@@ -12,7 +12,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeAlias
 
-from .encode import Plain, number, plain, renamed, text
+from . import trouble
+from .encode import Plain, number, plain, plain_fields, text
 from .sink import sink
 from .timers import LoadTimer, Span, Timer
 
@@ -49,14 +50,17 @@ def _records(
             if sink.off:
                 return
             try:
-                fields = fields_of(self, *args, **kwargs)
-                if kwargs and fields is not None:
-                    _add(fields, kwargs, parameters)
-            except Exception:  # arguments that we have no place for: a newer client's
-                self._log_call(fields_of.__name__, args, kwargs)
-                return
-            if fields is not None:
-                sink.emit(name, fields)
+                event = name
+                try:
+                    fields = fields_of(self, *args, **kwargs)
+                    if kwargs and fields is not None:
+                        _add(fields, kwargs, parameters)
+                except Exception:  # arguments that we have no place for: a newer client's
+                    event, fields = _CALLED, _call(fields_of.__name__, args, kwargs)
+                if fields is not None:
+                    sink.emit(event, fields)
+            except Exception:
+                trouble.uncounted += ("unencodable",)
 
         functools.update_wrapper(record, fields_of)
         return record
@@ -211,13 +215,14 @@ class Recorders:
         seconds: object,
         **_more: object,
     ) -> _Fields:
-        """A load ended with ``outcome``."""
+        """A load ended with ``outcome``, beside those that are timed: it ends none of them."""
         return {
             "engine": text(engine),
             "model": _text_or_none(model),
             "model_role": text(model_role),
             "outcome": text(outcome),
             "seconds": number(seconds),
+            "timed": False,
         }
 
     @_times("load_started", "load_finished", "success", "error")
@@ -235,12 +240,13 @@ class Recorders:
     def observe_load_phase_seconds(
         self, /, engine: object, model: object, phase: object, seconds: object, **_more: object
     ) -> _Fields:
-        """A phase of a load ended."""
+        """A phase of a load ended, beside those that are timed: it ends none of them."""
         return {
             "engine": text(engine),
             "model": _text_or_none(model),
             "phase": text(phase),
             "seconds": number(seconds),
+            "timed": False,
         }
 
     @_times("load_phase_started", "load_phase_finished")
@@ -294,17 +300,17 @@ class Recorders:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith(("record_", "observe_")):
-            return lambda *args, **kwargs: self._log_call(name, args, kwargs)
+            return functools.partial(self._log_call, name)
         if name.startswith("time_"):
             return lambda *args, **kwargs: self._call_timer(name, args, kwargs)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _log_call(self, name: str, args: tuple[object, ...], kwargs: _Fields) -> None:
+    def _log_call(self, name: str, /, *args: object, **kwargs: object) -> None:
         if not sink.off:
             try:
                 sink.emit(_CALLED, _call(name, args, kwargs))
             except Exception:
-                sink.drop("unencodable")
+                trouble.uncounted += ("unencodable",)
 
     def _call_timer(self, name: str, args: tuple[object, ...], kwargs: _Fields) -> Timer:
         try:
@@ -325,8 +331,9 @@ def _call(name: str, args: tuple[object, ...], kwargs: _Fields) -> _Fields:
 def _add(fields: _Fields, kwargs: Mapping[str, object], parameters: frozenset[str]) -> None:
     """Add the keyword arguments that are no parameters; an event's own fields stay as they are."""
     more = {key: value for key, value in kwargs.items() if key not in parameters}
-    for key, value in renamed(more).items():
-        fields.setdefault(key, plain(value))
+    for key, value in plain_fields(more).items():
+        # What ``timed`` says of an event is for us to say: see `Recorders.observe_load_seconds`.
+        fields.setdefault("field_timed" if key == "timed" else key, value)
 
 
 def _text_or_none(value: object) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -54,6 +55,17 @@ class Settings(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
+def whole_number(given: str) -> int:
+    """The number that ``given`` is. Raises ValueError.
+
+    ``int()`` alone would take ``1_000`` and digits of other scripts, which an exporter that reads
+    the same variable refuses.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", given):
+        raise ValueError("expected a whole number")
+    return int(given)
+
+
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from ``environ`` (default: the process's). Raises nothing."""
     if environ is None:
@@ -65,7 +77,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         if not given:
             return default
         try:
-            value = int(given)
+            value = whole_number(given)
         except ValueError:
             value = 0
         if value > 0:

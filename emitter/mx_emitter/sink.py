@@ -38,8 +38,8 @@ class Sink:
             stream = self._start()
             if stream is not None:
                 stream.drop(reason)
-        except Exception as error:
-            trouble.say("unexpected", f"an event could not be counted: {text(error)}")
+        except Exception:
+            trouble.uncounted += (reason,)
 
     def enable(self, rank: object = None) -> bool:
         """Open the log, if the environment says so; whether metrics are on. Never raises."""
@@ -66,13 +66,14 @@ class Sink:
             stream = self._start()
             if stream is not None:
                 stream.emit(event, fields, level)
-        except Exception as error:
-            trouble.say("unexpected", f"metrics could not be started: {text(error)}")
+        except Exception:
+            trouble.uncounted += ("unencodable",)
 
     def _start(self) -> Stream | None:
         """Decide by the environment whether metrics are on; the stream when they are."""
         if self.stream is not None or self.off:
             return self.stream
+        trouble.need_room()
         settings = self._settings or read_settings()
         for problem in settings.problems:
             trouble.say(problem, problem)
@@ -106,6 +107,7 @@ class Sink:
         """The child draws a stream of its own, by its parent's settings, at its next event."""
         self._forks += 1
         loads.forget()
+        trouble.uncounted.clear()  # the parent's events
         self.emit = self._first_event
         parents, self.stream = self.stream, None
         if parents is not None:

@@ -22,7 +22,7 @@ from orjson import OPT_APPEND_NEWLINE, dumps
 from . import loads, trouble
 from .client import client_version
 from .directory import opened, weigh
-from .encode import encode, text, well_formed
+from .encode import encode, well_formed
 from .events import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION, SegmentName
 from .rank import find_rank
 from .segment import Segment
@@ -142,18 +142,17 @@ class Stream:
                 body = dumps(fields, option=OPT_APPEND_NEWLINE)[1:]
             except Exception:  # rare: a lone surrogate, or a caller's field
                 body = encode(fields)[1:]
-        except Exception:
-            self.drop("unencodable")
-            return
-        try:
             with self._lock:
                 reason = self._put(event, body, level)
                 if reason is not None:
                     self._count_drop(reason)
-            if self._unsettled:
+        except Exception:
+            trouble.uncounted += ("unencodable",)
+        if self._unsettled or trouble.uncounted:
+            try:
                 self._settle()
-        except Exception as error:
-            trouble.say("unexpected", f"an event could not be logged: {text(error)}")
+            except Exception:  # the next event tries again
+                self._unsettled = True
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be turned into a line. Never raises an Exception.
@@ -163,9 +162,12 @@ class Stream:
         try:
             with self._lock:
                 self._count_drop(reason)
+        except Exception:
+            trouble.uncounted += (reason,)
+        try:
             self._settle()
-        except Exception as error:
-            trouble.say("unexpected", f"an event could not be counted: {text(error)}")
+        except Exception:  # the next event tries again
+            self._unsettled = True
 
     def look_up_rank(self, said: int | None = None) -> None:
         """Take the rank the engine said, once it said one, else look again."""
@@ -294,6 +296,7 @@ class Stream:
             return "unavailable"
         if self._blocked is not None and time.monotonic() < self._next_try:
             return self._blocked
+        trouble.need_room()
         self._blocked = None
         self._opening = True
         try:
@@ -366,9 +369,9 @@ class Stream:
     # Counting what was dropped
 
     def _count_drop(self, reason: str) -> None:
+        self._note(reason, "events are dropped")
         self._dropped[reason] = self._dropped.get(reason, 0) + 1
         self._unsettled = True
-        self._note(reason, "events are dropped")
 
     def _note(self, reason: str, what: str = "the log could not be opened") -> None:
         """Have it said, once for each reason, when the lock is released."""
@@ -379,10 +382,13 @@ class Stream:
 
     def _settle(self) -> None:
         """Log what signal handlers left and what was dropped, as far as there is room; complain."""
+        trouble.need_room(2 * trouble.FRAMES)  # it may open a segment
         with self._lock:
             if self._opening:
                 return
             self._unsettled = False
+            while trouble.uncounted:
+                self._count_drop(trouble.uncounted.pop())
             while self._pending:
                 reason = self._put(*self._pending.popleft())
                 if reason is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
-from . import loads
+from . import loads, trouble
 from .faults import describe
 from .sink import sink
 
@@ -43,7 +43,10 @@ class Timer:
 
     def __enter__(self) -> Timer:
         if self._span.started is not None and not sink.off:
-            sink.emit(self._span.started, dict(self._fields))
+            try:
+                sink.emit(self._span.started, dict(self._fields))
+            except Exception:
+                trouble.uncounted += ("unencodable",)
         self._began = time.perf_counter()
         return self
 
@@ -56,14 +59,17 @@ class Timer:
         self.seconds = time.perf_counter() - self._began
         if sink.off:
             return
-        span = self._span
-        fields = dict(self._fields)
-        if span.good is not None:
-            fields["outcome"] = span.good if error is None else span.bad
-        fields["seconds"] = self.seconds
-        if error is not None:
-            fields.update(describe(error))
-        sink.emit(span.finished, fields)
+        try:
+            span = self._span
+            fields = dict(self._fields)
+            if span.good is not None:
+                fields["outcome"] = span.good if error is None else span.bad
+            fields["seconds"] = self.seconds
+            if error is not None:
+                fields.update(describe(error))
+            sink.emit(span.finished, fields)
+        except Exception:
+            trouble.uncounted += ("unencodable",)
 
     def __call__(self, function: _Function) -> _Function:
         """Time each call of ``function``."""
@@ -84,9 +90,12 @@ class LoadTimer(Timer):
     def __enter__(self) -> Timer:
         self._token: contextvars.Token[str | None] | None = None
         if not sink.off:
-            sink.look_up_rank()
-            self._load_id = loads.new_load_id()
-            self._token = loads.begin(self._load_id)
+            try:
+                sink.look_up_rank()
+                self._load_id = loads.new_load_id()
+                self._token = loads.begin(self._load_id)
+            except Exception:  # its events go without an id
+                pass
         return super().__enter__()
 
     def __exit__(

@@ -2,6 +2,9 @@
 
 Never called under the stream's lock: a logging handler may hold a lock of its own while it calls
 a recorder.
+
+Close to the recursion limit nothing can be called any more, not even what counts a dropped event.
+Whoever may be called there ends in a handler that calls nothing: ``uncounted += (reason,)``.
 """
 
 from __future__ import annotations
@@ -11,6 +14,18 @@ import logging
 
 _logger = logging.getLogger("mx_emitter")
 _said: set[str] = set()
+
+#: Why events were dropped that nobody could count yet. The next event that is logged counts them.
+uncounted: list[str] = []
+
+#: Frames that whatever must not be left half done may need.
+FRAMES = 60
+
+
+def need_room(frames: int = FRAMES) -> None:
+    """Raise RecursionError now, where it would be raised in the middle of what follows."""
+    if frames:
+        need_room(frames - 1)
 
 
 def say(kind: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,9 @@ def test_defaults() -> None:
     assert settings.problems == ()
 
 
-@pytest.mark.parametrize("value", ["x", "-1", "0", "1.5", "1e6", "9" * 5000, "1M", "nan"])
+@pytest.mark.parametrize(
+    "value", ["x", "-1", "0", "1.5", "1e6", "9" * 5000, "9" * 19, "1M", "nan", "1_000_000", "٤٠٩٦"]
+)
 @pytest.mark.parametrize("name", ["MX_METRICS_SEGMENT_BYTES", "MX_METRICS_MAX_BYTES"])
 def test_a_bad_size_is_the_default_and_one_warning(
     name: str, value: str, log: Log, monkeypatch: Any, caplog: Any
@@ -159,6 +162,7 @@ class Distributed:
         ({"RANK": "-1", "SLURM_PROCID": "0", "LOCAL_RANK": "1"}, (0, "SLURM_PROCID")),
         ({"RANK": "", "LOCAL_RANK": "1"}, (1, "LOCAL_RANK")),
         ({"RANK": "9" * 5000}, (None, "nowhere")),
+        ({"RANK": "1_0", "LOCAL_RANK": "٣"}, (None, "nowhere")),
     ],
 )
 def test_rank_of_the_environment(environ: dict[str, str], found: object) -> None:
@@ -201,6 +205,12 @@ def test_what_is_no_rank_is_said_and_passed_over(
     monkeypatch.setenv("RANK", "4")
     assert enable_metrics(rank=rank) is True
     assert log.lines()[0]["rank"] == 4
+    assert len(caplog.messages) == 1
+
+
+def test_a_rank_that_cannot_be_asked_for_its_class(log: Log, caplog: Any) -> None:
+    assert enable_metrics(rank=weakref.proxy(set())) is True
+    assert log.lines()[0]["rank"] is None
     assert len(caplog.messages) == 1
 
 

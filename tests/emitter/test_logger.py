@@ -115,6 +115,51 @@ def test_binding(log: Log) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logger",
+        "processors",
+        "wrapper_class",
+        "context_class",
+        "cache_logger_on_first_use",
+        "logger_factory_args",
+        "self",
+        "context",
+        "level",
+        "event",
+    ],
+)
+def test_any_name_may_be_bound(name: str, log: Log) -> None:
+    """Also those of structlog's own parameters."""
+    get_logger(**{name: "x"}).info("first")
+    get_logger().bind(**{name: "x"}).info("second")
+    get_logger(other=1).new(**{name: "x"}).info("third")
+    get_logger(**{name: "x"}).unbind(name, "missing").info("fourth")
+    get_logger().info("fifth", **{name: "x"})
+    shown = f"field_{name}" if name in ("level", "event") else name
+    fields = [
+        {key: event[key] for key in event.keys() & {shown, "other"}} for event in log.events()
+    ]
+    assert fields == [{shown: "x"}] * 3 + [{}, {shown: "x"}]
+
+
+def test_a_new_context_leaves_the_old_one(log: Log) -> None:
+    old = get_logger(engine="vllm")
+    old.new(model="m")
+    old.info("x")
+    assert log.own_fields() == [{"event": "x", "engine": "vllm"}]
+
+
+def test_log_without_a_level_or_a_name(log: Log) -> None:
+    get_logger().log()
+    get_logger().log("error")
+    assert [(event["level"], event["event"]) for event in log.events()] == [
+        ("info", "None"),
+        ("error", "None"),
+    ]
+
+
 def test_values_that_json_cannot_hold(log: Log) -> None:
     get_logger().info("odd", nan=float("nan"), inside=[{"x": float("inf")}], raw=b"x", key={1: {2}})
     assert log.own_fields() == [

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import decimal
 import fractions
 import inspect
 import pickle
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from emitting import Log
-from mx_emitter import metrics
+from mx_emitter import get_logger, metrics
 from mx_emitter.events import EVENTS, TEXT
 
 INF = float("inf")
@@ -114,13 +117,14 @@ RECORDERS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
             "model_role": "main",
             "outcome": "success",
             "seconds": 40,
+            "timed": False,
         },
     ),
     (
         "observe_load_phase_seconds",
         {"engine": "vllm", "model": "org/m", "phase": "chain", "seconds": 30},
         "load_phase_finished",
-        {"engine": "vllm", "model": "org/m", "phase": "chain", "seconds": 30},
+        {"engine": "vllm", "model": "org/m", "phase": "chain", "seconds": 30, "timed": False},
     ),
     (
         "observe_artifact_install_step_seconds",
@@ -192,6 +196,78 @@ class Text(str):
         return "text of its own"
 
 
+class Faceless:
+    """As a proxy that cannot reach what it stands for: ``isinstance`` raises."""
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("no class")
+
+    def __str__(self) -> str:
+        return "faceless"
+
+
+class RaisingText(str):
+    """What a ``__str__`` may return."""
+
+    def _refuse(self, *_args: Any) -> Any:
+        raise RuntimeError("no")
+
+    isascii = encode = strip = __mod__ = __hash__ = __eq__ = _refuse  # type: ignore[assignment]
+
+
+class Subtle:
+    def __str__(self) -> str:
+        return RaisingText("subtle")
+
+
+class NamelessKind(type):
+    @property
+    def __name__(cls) -> Any:  # type: ignore[override]
+        raise RuntimeError("no name")
+
+
+class Nameless(Unprintable, metaclass=NamelessKind):
+    pass
+
+
+class Endless(dict[Any, Any]):
+    """Its text and its items call themselves."""
+
+    def items(self) -> Any:
+        return self.items()
+
+    def __str__(self) -> str:
+        return str(self)
+
+    __repr__ = __str__
+
+
+class RaisingItems(dict[Any, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("no items")
+
+    def __str__(self) -> str:
+        return "no items"
+
+
+class raising_bool(Unprintable):
+    def __bool__(self) -> bool:
+        raise RuntimeError("no truth")
+
+
+raising_bool.__name__ = "bool_"
+
+
+def dead() -> Any:
+    """A proxy of what is no more: whatever is asked of it raises, its class included."""
+    return weakref.proxy(Unprintable())
+
+
+INSIDE = {"a": [dead()], "b": 1}
+DEAD = f"<unprintable {type(dead()).__name__}>"
+
+
 def nested(depth: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(depth):
@@ -241,6 +317,14 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
     "unprintable": (Unprintable(), "<unprintable Unprintable>"),
     "hostile": (Hostile(), "<unprintable Hostile>"),
     "hostile-inside": ([{"x": Hostile()}], "<unprintable list>"),
+    "dead": (dead(), DEAD),
+    "dead-inside": (INSIDE, str(INSIDE)),
+    "faceless": (Faceless(), "faceless"),
+    "subtle": (Subtle(), "subtle"),
+    "nameless": (Nameless(), "<unprintable Nameless>"),
+    "endless-items": (Endless(a=1), "<unprintable Endless>"),
+    "raising-items": (RaisingItems(a=1), "no items"),
+    "raising-bool": (raising_bool(), "<unprintable bool_>"),
     "deep": (nested(100_000), "<unprintable list>"),
     "endless": (endless(), "[1, [...]]"),
 }
@@ -275,6 +359,93 @@ def test_no_value_makes_a_further_field_or_an_unknown_recorder_lose_its_event(
     with metrics.time_load("vllm", value, "main", more=value):
         pass
     assert log.names() == ["source_attempted", "recorder_called", "load_started", "load_finished"]
+    log.check_books()
+
+
+@pytest.mark.parametrize("key", HOSTILE)
+def test_no_value_makes_a_logger_raise_or_lose_an_event(key: str, log: Log) -> None:
+    value, text = HOSTILE[key]
+    logger = get_logger(engine=value)
+    logger.info("engine_ready", worker=value, other=1)
+    logger.bind(worker=value).unbind(value).info(value, more=[1, value, {"x": value}])
+    logger.new().log(value, "%s", value)
+    logger.log(17, "x", event=value)
+    logger.error("failed", exc_info=value)
+    logger.exception(event=value)
+    ready, named, *_ = events = log.events()
+    assert len(events) == 6
+    assert (ready["event"], ready["other"]) == ("engine_ready", 1)
+    assert named["event"] == str(text)
+    assert named["more"][0] == 1
+    log.check_books()
+
+
+def test_only_the_member_that_cannot_be_said_is_a_placeholder(log: Log) -> None:
+    get_logger().info("x", good=[1, {"a": dead(), "b": [dead(), 2]}], bad=dead(), other=1.5)
+    metrics.record_selection("random", "w", peer=dead(), size=3)
+    metrics.observe_transfer_seconds("random", "ok", dead())
+    assert log.own_fields() == [
+        {"event": "x", "good": [1, {"a": DEAD, "b": [DEAD, 2]}], "bad": DEAD, "other": 1.5},
+        {
+            "event": "source_selected",
+            "policy": "random",
+            "source_worker_id": "w",
+            "peer": DEAD,
+            "size": 3,
+        },
+        {"event": "transfer_finished", "policy": "random", "outcome": "ok", "seconds": DEAD},
+    ]
+
+
+Call = tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]
+
+CALLS: dict[str, Call] = {
+    "recorder": (metrics.record_attempt, ("random", "success"), {}),
+    "fields": (metrics.observe_transfer_seconds, ("r", Faceless(), 1.5), {"more": [{"a": [1]}]}),
+    "surrogate": (metrics.record_attempt, ("random", "\udc80"), {}),
+    "unknown": (metrics.record_something, ([1, {"a": "b"}],), {}),
+    "logger": (get_logger(engine="vllm").info, ("%s", "x"), {"more": [1, {"a": "b"}]}),
+    "log": (get_logger().log, ("error", "x"), {}),
+    "exception": (get_logger().exception, (), {"event": "x"}),
+}
+
+
+@pytest.mark.parametrize("way", ["down", "up"])
+@pytest.mark.parametrize("key", CALLS)
+def test_close_to_the_recursion_limit_an_event_is_logged_or_counted(
+    key: str, way: str, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_SEGMENT_BYTES", "2000")
+    record, args, kwargs = CALLS[key]
+    returned = 0
+    raised: list[Any] = []
+
+    def descend() -> None:
+        nonlocal returned, raised
+        if way == "up":
+            try:  # noqa: SIM105 - it would be a call
+                descend()
+            except RecursionError:
+                pass
+        try:
+            record(*args, **kwargs)
+        except RecursionError as error:
+            # There was no room to call it at all. Once it is called, it raises nothing.
+            raised += (error.__traceback__,)
+        else:
+            returned += 1
+        if way == "down":
+            descend()
+
+    with contextlib.suppress(RecursionError):
+        descend()
+    metrics.record_nixl_receive("complete")
+    assert [trace.tb_next for trace in raised] == [None] * len(raised)
+    events = log.events()
+    dropped = log.dropped()
+    assert set(dropped) == {"unencodable"}
+    named = [event for event in events if event["event"] != "events_dropped"]
+    assert len(named) + dropped["unencodable"] == returned + 1
     log.check_books()
 
 
@@ -439,6 +610,18 @@ def test_further_fields_are_logged_and_reserved_ones_renamed(log: Log) -> None:
 def test_a_further_field_never_replaces_an_events_own(log: Log) -> None:
     metrics.record_artifact_install_bytes("triton_cache", "primary", 10, bytes=99)
     assert log.events()[0]["bytes"] == 10
+
+
+def test_what_no_timer_logged_says_so_and_only_that(log: Log) -> None:
+    """Within a timed load, it carries the load's id; a reader must not take the load as ended."""
+    with metrics.time_load("vllm", "m", "main", timed=False):
+        metrics.observe_load_seconds("vllm", "m", "draft", "success", 1, timed=True)
+        with metrics.time_load_phase("vllm", "m", "chain", timed=False):
+            metrics.observe_load_phase_seconds("vllm", "m", "chain", 1)
+    assert [event.get("timed", "") for event in log.events()] == ["", False, "", False, "", ""]
+    assert len({event["load_id"] for event in log.events()}) == 1
+    for name in ("load_finished", "load_phase_finished"):
+        assert "timed" in [field.name for field in EVENTS[name].fields]
 
 
 def test_copies_and_pickles_are_the_one_object() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import support
-from emitting import Log
+from emitting import Log, Program
 from mx_emitter import __version__, enable_metrics, get_logger, metrics
 from mx_emitter.events import EVENTS, MAX_LINE_BYTES
 from mx_emitter.sink import sink
@@ -86,6 +86,29 @@ def test_segments_are_for_everybody_to_read_and_held_while_written(
     assert stat.S_IMODE(log.directory.stat().st_mode) == 0o755
     assert all(path.stat().st_size <= 2000 for path in log.segments())
     assert sorted(os.listdir(log.directory)) == sorted(path.name for path in log.segments())
+
+
+def test_segments_are_open_for_appending_alone(program: Program) -> None:
+    """Somebody who truncates one must not make its writer leave a hole."""
+    process = program.run(
+        """
+import fcntl, os
+from mx_emitter import metrics
+flags = {}
+for n in range(40):
+    metrics.record_attempt("random", n)
+    for fd in os.listdir("/proc/self/fd"):
+        try: name = os.path.basename(os.readlink("/proc/self/fd/" + fd))
+        except OSError: continue
+        if name.startswith("events-"): flags[name] = fcntl.fcntl(int(fd), fcntl.F_GETFL)
+for name in sorted(flags): print(flags[name])
+""",
+        MX_METRICS_SEGMENT_BYTES="2000",
+    )
+    flags = [int(line) for line in process.output.split()]
+    assert len(flags) == len(program.log.segments()) > 2
+    assert {each & os.O_APPEND for each in flags} == {os.O_APPEND}
+    assert {each & os.O_ACCMODE for each in flags} == {os.O_WRONLY}
 
 
 def test_each_segment_starts_with_a_header_and_nothing_is_lost_between(
@@ -201,6 +224,36 @@ def test_at_the_limit_the_full_segment_is_let_go_and_drops_are_counted(
     assert kept + len(log.events("source_attempted")) + log.dropped()["limit"] == recorded
     used = [line["seq"] for line in [*seen, *log.lines()[1:]]]  # the newest's header is in both
     assert used == list(range(len(used)))
+
+
+def test_a_full_directory_is_looked_at_at_most_once_a_second(program: Program) -> None:
+    process = program.run(
+        """
+import os, time
+now, looks, scandir = 1000.0, 0, os.scandir
+def look(place):
+    global looks
+    looks += 1
+    return scandir(place)
+time.monotonic = lambda: now
+os.scandir = look
+from mx_emitter import metrics
+def looks_for(events):
+    global looks
+    looks = 0
+    for n in range(events): metrics.record_attempt("random", n)
+    return looks
+looks_for(200)
+seen = [looks_for(200)]
+for step in (0.5, 0.4375, 0.0625, 0.9375, 0.0625, 30):
+    now += step
+    seen.append(looks_for(200))
+print(*seen)
+""",
+        MX_METRICS_MAX_BYTES="8000",
+    )
+    # None within the second, one at its end, and so on.
+    assert process.output.split() == ["0", "0", "0", "1", "0", "1", "1"]
 
 
 def test_files_of_others_do_not_count_and_stay(log: Log) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -231,3 +232,29 @@ def test_a_load_may_end_in_another_context(log: Log) -> None:
     started, finished, after = log.events()
     assert started["load_id"] == finished["load_id"]
     assert "load_id" not in after
+
+
+def test_close_to_the_recursion_limit_no_load_is_left_running(log: Log) -> None:
+    raised: list[Any] = []
+
+    def descend() -> None:
+        nonlocal raised
+        timer = metrics.time_load("vllm", "m", "main")
+        try:
+            with timer:
+                pass
+        except RecursionError as error:
+            # There was no room to call it at all. Once it is called, it raises nothing.
+            raised += (error.__traceback__,)
+        descend()
+
+    with contextlib.suppress(RecursionError):
+        descend()
+    metrics.record_nixl_receive("complete")
+    in_a_thread = threading.Thread(target=metrics.record_nixl_receive, args=("complete",))
+    in_a_thread.start()
+    in_a_thread.join()
+    assert [trace.tb_next for trace in raised] == [None] * len(raised)
+    assert all("load_id" not in event for event in log.events("nixl_received"))
+    assert set(log.dropped()) == {"unencodable"}
+    log.check_books()
