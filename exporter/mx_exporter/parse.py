@@ -121,6 +121,10 @@ class _Layout:
         self.passed: set[tuple[type, ...]] = set()
 
 
+#: Fields that most lines of their event do without.
+_SELDOM = frozenset({"error", "error_type", "timed"})
+
+
 def _layouts() -> dict[tuple[str, int], _Layout]:
     """By event and number of keys: a record with that many keys that has all these has no other.
 
@@ -132,7 +136,7 @@ def _layouts() -> dict[tuple[str, int], _Layout]:
     for event in EVENTS.values():
         if event.name in HEADERS or any(field.kind == LOADS for field in event.fields):
             continue
-        own = tuple(f.name for f in event.fields if f.name not in ("error", "error_type"))
+        own = tuple(f.name for f in event.fields if f.name not in _SELDOM)
         for keys in (reserved + own, (*reserved, *own, "load_id")):
             found[event.name, len(keys)] = _Layout(keys)
     return found
