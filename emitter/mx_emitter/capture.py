@@ -46,17 +46,30 @@ class Capture(logging.Handler):
 
     def handle(self, record: logging.LogRecord) -> Any:
         """Log ``record``, unless it was logged while another was turned into an event."""
-        if getattr(self._busy, "now", False):
-            return True
-        self._busy.now = True
+        logged = False
         try:
-            sink.emit(_RECORDED, _fields(record), _level(record.levelno))
-            self._stand_aside(record)
+            if getattr(self._busy, "now", False):
+                return True
+            self._busy.now = True
+            try:
+                self._log(record)
+                logged = True
+                self._stand_aside(record)
+            finally:
+                self._busy.now = False
+        except Exception:  # close to the recursion limit
+            if not logged:
+                trouble.uncounted += ("unencodable",)
+        return True
+
+    def _log(self, record: logging.LogRecord) -> None:
+        try:
+            fields = _fields(record)
         except Exception as error:
             trouble.say("capture", f"a log record could not be logged as an event: {text(error)}")
-        finally:
-            self._busy.now = False
-        return True
+            sink.drop("unencodable")
+            return
+        sink.emit(_RECORDED, fields, _level(record.levelno))
 
     def _stand_aside(self, record: logging.LogRecord) -> None:
         """Where nobody else handles it, Python would have printed it but for us."""

@@ -23,7 +23,7 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LEVEL_OF_NAME = {"warn": "warning", "fatal": "critical", "exception": "error"}
 
 
-def _method(level: str, more: str = "") -> Callable[..., None]:
+def _method(level: str) -> Callable[..., None]:
     """A logger's method that logs at ``level``."""
     as_bytes = level.encode()
 
@@ -33,7 +33,8 @@ def _method(level: str, more: str = "") -> Callable[..., None]:
         except Exception:
             trouble.uncounted += ("unencodable",)
 
-    method.__doc__ = f"Log at level ``{level}``{more}."
+    method.__name__, method.__qualname__ = level, f"EventLogger.{level}"
+    method.__doc__ = f"Log at level ``{level}``."
     return method
 
 

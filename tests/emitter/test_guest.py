@@ -214,6 +214,27 @@ def test_a_rank_that_cannot_be_asked_for_its_class(log: Log, caplog: Any) -> Non
     assert len(caplog.messages) == 1
 
 
+def test_enabling_close_to_the_recursion_limit(log: Log) -> None:
+    raised: list[Any] = []
+
+    def descend() -> None:
+        nonlocal raised
+        try:  # noqa: SIM105 - it would be a call
+            descend()
+        except RecursionError:
+            pass
+        try:
+            enable_metrics(rank="none")
+        except RecursionError as error:
+            # There was no room to call it at all. Once it is called, it raises nothing.
+            raised += (error.__traceback__,)
+
+    descend()
+    assert [trace.tb_next for trace in raised] == [None] * len(raised)
+    assert enable_metrics() is True
+    assert len(log.lines()) == 1
+
+
 # --------------------------------------------------------------------------------------
 # What is imported
 

@@ -9,6 +9,7 @@ import copy
 import decimal
 import fractions
 import inspect
+import logging
 import pickle
 import weakref
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import pytest
 
 from emitting import Log
 from mx_emitter import get_logger, metrics
+from mx_emitter.capture import Capture
 from mx_emitter.events import EVENTS, TEXT
 
 INF = float("inf")
@@ -406,6 +408,7 @@ CALLS: dict[str, Call] = {
     "unknown": (metrics.record_something, ([1, {"a": "b"}],), {}),
     "logger": (get_logger(engine="vllm").info, ("%s", "x"), {"more": [1, {"a": "b"}]}),
     "log": (get_logger().log, ("error", "x"), {}),
+    "record": (Capture(logging.INFO).handle, (logging.makeLogRecord({"msg": "x"}),), {}),
     "exception": (get_logger().exception, (), {"event": "x"}),
 }
 
