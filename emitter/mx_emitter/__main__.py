@@ -12,6 +12,8 @@ from mx_activate import with_site
 
 from .events import VERSION
 
+_PROGRAM = "mx_emitter"
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command. Returns the exit code: 0 done, 1 it failed, 2 used wrongly (by argparse)."""
@@ -40,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     reset.add_argument(
         "--force", action="store_true", help="ask nobody: events of living ranks may be lost"
     )
+    # What errors begin with, where another command line stands before this one.
+    reset.add_argument("--program", default=_PROGRAM, help=argparse.SUPPRESS)
     run = commands.add_parser(
         "run",
         help="become a command whose Python processes log the client's metrics",
@@ -56,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
             run.error("a COMMAND is needed")
         return _run(command)
     if options.command == "reset":
-        return _reset(options.dir, options.force)
+        return _reset(options.dir, options.force, options.program)
     return _doctor(options.json)
 
 
@@ -84,7 +88,7 @@ def _doctor(as_json: bool) -> int:
     return 0 if report.healthy else 1
 
 
-def _reset(directory: str | None, force: bool) -> int:
+def _reset(directory: str | None, force: bool, program: str) -> int:
     try:
         from .reset import InUse, reset
         from .settings import read_settings
@@ -99,12 +103,13 @@ def _reset(directory: str | None, force: bool) -> int:
         sys.stdout.write(f"{path} does not exist: nothing to remove\n")
         return 0
     except InUse as error:
-        return _fail(f"nothing was removed from {path}: {error}; stop them first, or use --force")
+        why = f"{error}; stop them first, or use --force"
+        return _fail(f"nothing was removed from {path}: {why}", program)
     except OSError as error:
-        return _fail(f"nothing was removed from {path}: {error.strerror or error}")
+        return _fail(f"nothing was removed from {path}: {error.strerror or error}", program)
     sys.stdout.write(outcome.text(path))
     for name, why in outcome.left.items():
-        _fail(f"{os.path.join(path, name)} could not be removed: {why}")
+        _fail(f"{os.path.join(path, name)} could not be removed: {why}", program)
     return 1 if outcome.left else 0
 
 
@@ -119,8 +124,8 @@ def _run(command: list[str]) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
-def _fail(message: str) -> int:
-    sys.stderr.write(f"mx_emitter: {message}\n")
+def _fail(message: str, program: str = _PROGRAM) -> int:
+    sys.stderr.write(f"{program}: {message}\n")
     return 1
 
 

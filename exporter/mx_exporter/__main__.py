@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 
-#: Top-level packages that the extra ``exporter`` installs.
-_EXTRA = {
-    *("bcrypt", "click", "h11", "prometheus_client", "uvicorn", "watchdog", "yaml", "zstandard"),
-}
+from .extra import PACKAGES
 
 
 def main() -> int:
@@ -18,7 +15,7 @@ def main() -> int:
         return run()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in _EXTRA:
+        if missing not in PACKAGES:
             raise
         print(  # noqa: T201 - there may be no library to print with
             f"mx-metrics: the package {missing} is missing; "

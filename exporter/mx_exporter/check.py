@@ -8,7 +8,6 @@ lives.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import orjson
@@ -17,6 +16,7 @@ from .bases import gather, merged
 from .families import FAMILIES
 from .fold import REFUSALS, Fold
 from .marks import settled
+from .output import put
 from .parse import Record, Rejected
 from .reading import read
 from .report import FileReport, Report, SnapshotReport, as_lines, as_object
@@ -45,9 +45,7 @@ def run(logs: tuple[str, ...], *, as_json: bool = False) -> int:
         text = orjson.dumps(as_object(report)) + b"\n"
     else:
         text = "".join(f"{line}\n" for line in as_lines(report)).encode()
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text)
-    sys.stdout.buffer.flush()
+    put(text)
     return FAULTY if report.faulty else 0
 
 

@@ -17,7 +17,8 @@ import click
 
 from mx_emitter.events import VERSION
 
-from .errors import MxError
+from .errors import MxError, UsageError
+from .output import abandon_stdout, cannot_write, is_of_stdout, need_stdout
 from .settings import OPTIONS, read_settings
 
 PROG = "mx-metrics"
@@ -76,8 +77,10 @@ def serve(**flags: str | bool | None) -> int:
     and compacts it; a second one stands by and takes over when the first one goes.
     """
     settings = read_settings(flags)
+    from .extra import require
     from .serve import run
 
+    require()
     return run(settings)
 
 
@@ -96,20 +99,26 @@ def run(command: tuple[str, ...], reset: bool, **flags: str | bool | None) -> in
     """
     warnings: list[str] = []
     settings = read_settings(flags, tolerate=warnings.append)
+    from .extra import require
     from .run import run as run_engine
 
+    require()
     return run_engine(settings, command, reset=reset, warnings=warnings)
 
 
 @cli.command()
-@click.argument("directory", required=False, metavar="[DIR]")
-@settings_options("pushgateway", "job", "source_id_label", "max_series")
-def push(**flags: str | bool | None) -> int:
+@click.argument("where", required=False, metavar="[DIR]")
+@settings_options("directory", "pushgateway", "job", "source_id_label", "max_series")
+def push(where: str | None, **flags: str | bool | None) -> int:
     """Push what DIR amounts to, to a Pushgateway, once.
 
-    Without DIR: the directory of the environment. It replaces what the pod pushed before; the
-    pod is told by POD_UID, else POD_NAME, else the name of the host.
+    DIR may be given by --dir as well. It replaces what the pod pushed before; the pod is told by
+    POD_UID, else POD_NAME, else the name of the host.
     """
+    if where is not None:
+        if flags["directory"] is not None:
+            raise UsageError("DIR and --dir: only one of them can be had")
+        flags["directory"] = where
     names = [
         *("directory", "port", "pushgateway", "job", "source_id_label", "max_series"),
         *("pod_uid", "pod_name"),
@@ -185,7 +194,9 @@ def reset(force: bool, **flags: str | bool | None) -> None:
     directory = read_settings(flags, names=["directory"]).directory
     given = [f"--dir={directory.path}"] if directory.named else []
     asked = ["--force"] if force else []
-    os.execv(sys.executable, [sys.executable, "-m", "mx_emitter", "reset", *given, *asked])
+    need_stdout()
+    emitter = [sys.executable, "-m", "mx_emitter", "reset", f"--program={PROG}"]
+    os.execv(sys.executable, [*emitter, *given, *asked])
 
 
 def main(args: list[str] | None = None) -> int:
@@ -195,7 +206,8 @@ def main(args: list[str] | None = None) -> int:
     """
     try:
         code = cli.main(args, prog_name=PROG, standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except MxError as error:
         return _fail(str(error), error.exit_code)
@@ -208,9 +220,13 @@ def main(args: list[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:
-        # The interpreter flushes standard output once more as it leaves, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_stdout()
         return 1
+    except OSError as error:
+        if not is_of_stdout(error):
+            raise
+        abandon_stdout()
+        return _fail(cannot_write(error), 1)
 
 
 def _fail(message: str, code: int) -> int:

@@ -9,8 +9,12 @@ Docker      ``{"log": "<line>\\n", "stream": ..., "time": ...}``; parts without 
 Fluent Bit  ``{"log": "<line>", ...}``; parts marked ``"logtag": "P"`` are joined
 Vector      ``{"message": "<line>", ...}``
 Loki        ``{"labels": ..., "line": "<line>", "timestamp": ...}`` (logcli), or an answer
-            of its API on one line: ``{"status": ..., "data": {"result": [...]}}``
+            of its API on one line: ``{"status": ..., "data": {"result": [...]}}``, or what
+            is pushed to it: ``{"streams": [...]}``
 =========== ==========================================================================
+
+Where the envelope names the stream ``stderr``, lines that are no JSON object are left out: they
+are what programs say, the exporter that wrote the log to its standard output among them.
 
 An envelope may lie in another one, as when a collector ships CRI files as they are. What is
 no envelope passes unchanged. Files and sockets never appear here.
@@ -86,13 +90,13 @@ class Unwrapper:
             try:
                 value = orjson.loads(bare)
             except orjson.JSONDecodeError:
-                yield _bounded(line)
+                yield from _no_object(line, origin)
             else:
                 yield from self._object(line, value, origin, depth)
             return
         match = _CRI.fullmatch(bare)
         if match is None:
-            yield _bounded(line)
+            yield from _no_object(line, origin)
             return
         yield from self._part(
             match["payload"] or b"",
@@ -113,6 +117,8 @@ class Unwrapper:
         else:
             if "status" in value and "data" in value:
                 yield from self._answer(value, origin, depth)
+            elif type(value.get("streams")) is list:
+                yield from self._streams(value["streams"], origin, depth)
             else:
                 yield _bounded(line)
             return
@@ -123,7 +129,7 @@ class Unwrapper:
         if type(payload) is not str:
             yield Rejected("bad_envelope", f'"{key}" of the envelope is neither text nor an object')
             return
-        stream = value.get("stream", "")
+        stream = _stream(value, value.get("labels"))
         tag = value.get("logtag")
         if tag is None:
             docker = key == "log" and "stream" in value and "time" in value
@@ -139,14 +145,18 @@ class Unwrapper:
         if value["status"] != "success" or type(streams) is not list:
             yield Rejected("bad_envelope", "an answer of Loki's API without lines")
             return
+        yield from self._streams(streams, origin, depth)
+
+    def _streams(self, streams: list[Any], origin: str, depth: int) -> Iterator[Opened]:
         for stream in streams:
             entries = stream.get("values") if type(stream) is dict else None
             if type(entries) is not list or "stream" not in stream:
                 yield Rejected("bad_envelope", "a result of Loki's API that is no stream of lines")
                 continue
+            within = f"{origin}/{_stream(stream['stream'])}"
             for entry in entries:
                 if type(entry) is list and len(entry) >= 2 and type(entry[1]) is str:
-                    yield from self._payload(entry[1].encode(), origin, depth)
+                    yield from self._payload(entry[1].encode(), within, depth)
                 else:
                     yield Rejected("bad_envelope", "an entry of Loki's API that holds no line")
 
@@ -155,7 +165,7 @@ class Unwrapper:
         if parts is not None:
             parts.append(payload)
             if sum(map(len, parts)) > MAX_LINE_BYTES:
-                yield _TOO_LONG
+                yield from _no_object(parts[0], origin, _TOO_LONG)
                 parts = None
         if partial:
             self._parts[origin] = parts
@@ -166,10 +176,25 @@ class Unwrapper:
 
     def _payload(self, payload: bytes, origin: str, depth: int) -> Iterator[Opened]:
         for line in payload.split(b"\n"):
-            if depth >= _MAX_DEPTH or line.startswith(_OURS):
+            if line.startswith(_OURS):
                 yield _bounded(line)
+            elif depth >= _MAX_DEPTH:
+                yield from _no_object(line, origin)
             else:
                 yield from self._open(line, origin, depth + 1)
+
+
+def _stream(*places: Any) -> str:
+    """The stream that an envelope names: of its keys, or of its labels."""
+    found = (place["stream"] for place in places if type(place) is dict and "stream" in place)
+    return str(next(found, ""))
+
+
+def _no_object(line: bytes, origin: str, given: Opened | None = None) -> Iterator[Opened]:
+    """A line that is not seen to be an object: ``given``, else itself, unless it was said on
+    standard error."""
+    if line.startswith(_OURS) or "stderr" not in origin.split("/"):
+        yield _bounded(line) if given is None else given
 
 
 _TOO_LONG = Rejected("too_long", "the line is longer than 1 MiB")

@@ -23,7 +23,8 @@ from . import exposition, own
 from .errors import MxError, UsageError
 from .marks import settled
 from .replay import fold_logs
-from .settings import Settings
+from .settings import SOURCE_ID_WARNING, Settings
+from .spread import Outcome
 from .state import State
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,8 @@ PAUSE_SECONDS = 0.2
 
 
 def run(settings: Settings) -> int:
-    """Push once; returns 0.
+    """Push once; returns 0, or 1 when what was pushed is short of what a file holds that could not
+    be read to its end.
 
     :raises UsageError: there is no gateway to push to.
     :raises MxError: nothing was pushed, and why.
@@ -49,12 +51,13 @@ def run(settings: Settings) -> int:
             f"nothing was pushed: both a port ({endpoint}) and a Pushgateway are set, and what is "
             "served is not pushed as well; unset MX_METRICS_PORT to push"
         )
-    push(settings)
-    return 0
+    return int(push(settings).short)
 
 
-def push(settings: Settings) -> None:
+def push(settings: Settings) -> Outcome:
     """Fold the directory and push what it amounts to, with a second try.
+
+    Files that could not be read to their end are told in the log, and are in what is returned.
 
     :raises MxError: nothing was pushed, and why.
     """
@@ -68,6 +71,10 @@ def push(settings: Settings) -> None:
     )
     if not found.sources and not bases:
         raise MxError(f"nothing was pushed: there is no segment in {path}")
+    for source, error in outcome.problems:
+        logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)
+    if settings.source_id_label:
+        logger.warning(SOURCE_ID_WARNING)
     page = _Page(list(_metrics(outcome.state, source_id_label=settings.source_id_label)))
     gateway, handler = _credentials(settings.pushgateway)
     for number in range(TRIES):
@@ -85,8 +92,8 @@ def push(settings: Settings) -> None:
             ),
         )
         if not trouble:
-            logger.info("pushed to %s, as pod %s", gateway, settings.pod)
-            return
+            logger.info("pushed to %s, as pod %s, from %s", gateway, settings.pod, path)
+            return outcome
     raise MxError(f"nothing was pushed to {gateway}: {trouble}")
 
 

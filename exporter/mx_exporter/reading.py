@@ -15,7 +15,7 @@ from mx_emitter.events import MAX_LINE_BYTES
 
 from .envelopes import MAX_ENVELOPE_BYTES, Unwrapper
 from .lines import LineSplitter
-from .parse import REASONS, Record, Rejected, parse_line, parse_lines
+from .parse import NO_OBJECT, REASONS, Record, Rejected, parse_line, parse_lines
 from .sources import STDIN, Source, Unreadable, open_source
 from .unpack import Damaged, unpack
 
@@ -118,7 +118,7 @@ def _records(line: bytes, envelopes: Unwrapper | None) -> Iterator[Record | Reje
 
 def _ended(record: Record | Rejected) -> Record | Rejected:
     """What a line that the stream ended in the middle of is counted as."""
-    if isinstance(record, Rejected) and record.reason == "not_json":
+    if isinstance(record, Rejected) and record.reason in NO_OBJECT:
         return Rejected("torn", REASONS["torn"])
     return record
 

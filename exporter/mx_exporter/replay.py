@@ -15,6 +15,8 @@ from . import exposition
 from .bases import Base, gather, merged
 from .errors import MxError
 from .marks import settled
+from .output import put, say
+from .settings import SOURCE_ID_WARNING
 from .sources import Found
 from .spread import Outcome, fold_all
 from .state import State
@@ -36,7 +38,7 @@ def run(
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
     :param jobs: processes at most; None: as many as there are cores.
-    :return: 0, or 1 when a file that was named could not be read to its end.
+    :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short.
     :raises UsageError: a path names nothing.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
@@ -50,11 +52,11 @@ def run(
             state, source_id_label=source_id_label, openmetrics=openmetrics
         )
         page = exposition.render(metrics, openmetrics=openmetrics)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(page)
-    sys.stdout.buffer.flush()
+    put(page)
+    if source_id_label:
+        say(SOURCE_ID_WARNING)
     _tell(found, bases, outcome)
-    return int(any(error.ours and not source.listed for source, error in outcome.problems))
+    return int(outcome.short)
 
 
 def fold_logs(
@@ -135,16 +137,16 @@ def _tell(found: Found, bases: list[Base], outcome: Outcome) -> None:
     for base in bases:
         if base.snapshot.changed:
             families = ", ".join(base.snapshot.changed)
-            _say(
+            say(
                 f"{base.source.shown}: derived with another table, so {families} "
                 f"{'hold' if base.snapshot.changed[1:] else 'holds'} only what is in the segments"
             )
     for source, error in outcome.problems[:_TOLD]:
-        _say(f"{source.shown}: {error}")
+        say(f"{source.shown}: {error}")
     if len(outcome.problems) > _TOLD:
-        _say(f"{len(outcome.problems) - _TOLD} more files were left alone or not read whole")
+        say(f"{len(outcome.problems) - _TOLD} more files were left alone or not read whole")
     if not found.sources and not bases:
-        _say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
+        say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
     state = outcome.state
     counts = Counter(
         {
@@ -155,11 +157,7 @@ def _tell(found: Found, bases: list[Base], outcome: Outcome) -> None:
     )
     told = [f"{count} {what}" for what, count in counts.items() if count]
     if told:
-        _say(", ".join(told) + "; `mx-metrics check` with the same arguments says which and why")
-
-
-def _say(message: str) -> None:
-    print(f"mx-metrics: {message}", file=sys.stderr)  # noqa: T201
+        say(", ".join(told) + "; `mx-metrics check` with the same arguments says which and why")
 
 
 class _Progress:
@@ -169,7 +167,7 @@ class _Progress:
         self._total = total
         self._done = 0
         self._next = 0.0
-        self._shown = total > 0 and sys.stderr.isatty()
+        self._shown = total > 0 and sys.stderr is not None and sys.stderr.isatty()
 
     def __enter__(self) -> _Progress:
         return self

@@ -19,7 +19,7 @@ from .keeping import Keeper
 from .listening import listen_for, listen_patiently, open_endpoint
 from .logs import log_to_stderr
 from .pipeline import Pipeline
-from .settings import Settings
+from .settings import SOURCE_ID_WARNING, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event, patien
     pipeline = Pipeline(settings, keeper, lambda: drains.wake_soon())
     drains = Drains(pipeline)
     if settings.source_id_label:
-        logger.warning("source_worker_id is shown as a label: its series grow without end")
+        logger.warning(SOURCE_ID_WARNING)
     app = Endpoint(drains, pipeline)
     listening = loop.create_task(
         listen_patiently(app, settings) if patient else listen_for(app, settings, opened)

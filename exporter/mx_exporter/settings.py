@@ -163,6 +163,9 @@ def _duration(text: str) -> float:
 
 DEFAULT_PORT = 9402
 
+#: What a command says that shows the label.
+SOURCE_ID_WARNING = "source_worker_id is shown as a label: its series grow without end"
+
 #: Seconds between two tries of a standby to take over.
 DEFAULT_BIND_RETRY_SECS = 15.0
 

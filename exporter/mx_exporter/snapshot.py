@@ -104,7 +104,15 @@ def load(data: bytes) -> Snapshot:
             )
         return _unpack(packed)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise BadSnapshot(f"is damaged: {error!r}") from None
+        raise BadSnapshot(f"is damaged: {_words(error)}") from None
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, orjson.JSONDecodeError):
+        return str(error)
+    if isinstance(error, KeyError):
+        return f'"{error.args[0]}" is missing'
+    return "it holds values of other types than a snapshot does"
 
 
 def read(dir_fd: int) -> tuple[Snapshot, tuple[int, int, int]] | None:

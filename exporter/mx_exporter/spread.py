@@ -39,6 +39,16 @@ class Outcome:
     state: State
     problems: list[tuple[Source, Unreadable]] = field(default_factory=list)
 
+    @property
+    def short(self) -> bool:
+        """Whether one of them holds events of ours, which are missing now.
+
+        One of a directory that somebody removed meanwhile is as if it had never been there.
+        """
+        return any(
+            error.ours and not (error.vanished and source.listed) for source, error in self.problems
+        )
+
 
 def _ignore(_: int) -> None:
     pass

@@ -79,6 +79,10 @@ class Watched:
         self._read = self._last = self._stamps()
         self.config = load(path)  # they may have changed before they were stamped
         self._trouble = ""
+        if self.config.tls is None and not self.config.users:
+            logger.warning(
+                "%s asks for neither TLS nor passwords: everybody may read the endpoint", path
+            )
 
     def look(self) -> bool:
         """Whether there is a new configuration; called every few seconds.
@@ -168,8 +172,14 @@ def _parse(text: str) -> Any:
 
     try:
         return yaml.load(text, Loader)
+    except yaml.MarkedYAMLError as error:
+        # Without PyYAML's own name for a text, which is nobody's file.
+        mark = error.problem_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        what = ", ".join(filter(None, (error.context, error.problem)))
+        raise ValueError(f"{where}{what}") from None
     except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        raise ValueError(str(error).partition("\n")[0]) from None
 
 
 def _mapping(value: Any, where: str) -> dict[Any, Any]:

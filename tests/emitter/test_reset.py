@@ -61,7 +61,8 @@ def reset(
 def refused(process: support.Process) -> str:
     """The one line that a refusal is."""
     assert (process.returncode, process.output) == (1, "")
-    assert process.error_output.startswith("mx_emitter: nothing was removed from ")
+    program = "mx-metrics" if "mx_exporter" in list(process.args) else "mx_emitter"
+    assert process.error_output.startswith(f"{program}: nothing was removed from ")
     assert process.error_output.count("\n") == 1
     return process.error_output
 

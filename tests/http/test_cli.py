@@ -151,7 +151,9 @@ def test_a_port_for_root_alone(tmp_path: Path) -> None:
 #: nobody in particular.
 DROPPED = """
 import encodings.idna, os, sys
-from mx_exporter import cli, serve
+from mx_exporter import cli, extra, serve
+for package in extra.PACKAGES:
+    __import__(package)
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)
 sys.exit(cli.main(["serve", "--dir", sys.argv[1], "--listen", "127.0.0.1:1"]))
@@ -167,6 +169,23 @@ def test_a_missing_extra_says_how_to_install_it() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'mx-metrics[exporter]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("missing", ["uvicorn", "prometheus_client", "bcrypt", "yaml"])
+def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules[sys.argv.pop(1)] = None; "
+        "from mx_exporter.__main__ import main; sys.exit(main())"
+    )
+    log = str(tmp_path)
+    commands = [("serve", "--dir", log), ("run", "--dir", log, "--", "true")]
+    if missing == "prometheus_client":
+        commands += [("replay", log), ("push", log, "--pushgateway", "x:1")]
+    for command in commands:
+        done = run(missing, *command, command=("-c", code))
+        assert (done.returncode, done.stdout) == (2, ""), (command, done.stderr)
+        assert f"the package {missing} is missing; install the exporter with" in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def test_a_missing_module_of_ours_is_not_taken_for_the_extra() -> None:
@@ -195,6 +214,53 @@ def test_a_broken_pipe_is_quiet(tmp_path: Path) -> None:
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def into(stdout: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run in a shell, with a redirection of standard output."""
+    return subprocess.run(
+        ["sh", "-c", f'"$@" {stdout}', "sh", sys.executable, "-m", "mx_exporter", *arguments],
+        env=support.clean_environment(**env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["replay", "check", "--help", "--version"])
+def test_a_full_disk_behind_standard_output(command: str, unbuffered: str, tmp_path: Path) -> None:
+    for number in range(300):  # more than a buffer holds
+        log = support.Lines(f"{number:012x}", scheme=f"s{number}")
+        log.segment(tmp_path, 0, [("nixl_failed", {"kind": "timeout"})])
+    logs = [] if command.startswith("-") else [str(tmp_path)]
+    done = into(">/dev/full", command, *logs, PYTHONUNBUFFERED=unbuffered)
+    said = "mx-metrics: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.parametrize("command", [("replay",), ("check",), ("reset", "--dir")])
+def test_a_closed_standard_output(command: tuple[str, ...], tmp_path: Path) -> None:
+    path = support.Lines().segment(tmp_path, 0, [("nixl_failed", {"kind": "timeout"})])
+    done = into(">&-", *command, str(tmp_path))
+    said = "mx-metrics: standard output is closed; nothing can be printed\n"
+    assert (done.returncode, done.stderr) == (1, said)
+    assert len(list(tmp_path.iterdir())) == 1, path
+
+
+def test_help_into_a_closed_standard_output() -> None:
+    assert "Traceback" not in into(">&-", "--help").stderr
+
+
+def test_a_closed_standard_error_sends_nothing_astray(tmp_path: Path) -> None:
+    segment = support.Lines().segment(tmp_path, 0, [("nixl_failed", {"kind": "timeout"})])
+    right = into("", "replay", str(tmp_path))
+    with open(segment, "ab") as file:
+        file.write(b"junk\n")
+    done = into("2>&-", "replay", str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, right.stdout)
 
 
 def test_ctrl_c_ends_a_replay_with_130(spawn: support.Spawner) -> None:

@@ -101,40 +101,41 @@ def cri(lines: list[bytes], *, part: int = 0, stream: str = "stdout") -> bytes:
     return b"".join(out)
 
 
-def docker(lines: list[bytes], *, part: int = 0) -> bytes:
+def docker(lines: list[bytes], *, part: int = 0, stream: str = "stdout") -> bytes:
     """As Docker's json-file driver writes them."""
     out = []
     for line in lines:
         text = line.decode() + "\n"
         cut = [text[at : at + part] for at in range(0, len(text), part)] if part else [text]
-        out += [{"log": piece, "stream": "stdout", "time": _TIME} for piece in cut]
+        out += [{"log": piece, "stream": stream, "time": _TIME} for piece in cut]
     return _json_lines(out)
 
 
-def logcli(lines: list[bytes]) -> bytes:
+def logcli(lines: list[bytes], *, stream: str = "stdout") -> bytes:
+    labels = {"pod": "a", "stream": stream}
     return _json_lines(
-        [{"labels": {"pod": "a"}, "line": line.decode(), "timestamp": _TIME} for line in lines]
+        [{"labels": labels, "line": line.decode(), "timestamp": _TIME} for line in lines]
     )
 
 
-def loki_api(lines: list[bytes]) -> bytes:
+def loki_api(lines: list[bytes], *, stream: str = "stdout") -> bytes:
+    """An answer to a query."""
+    data = {"resultType": "streams", "result": _streams(lines, stream), "stats": {}}
+    return _json_lines([{"status": "success", "data": data}])
+
+
+def loki_push(lines: list[bytes], *, stream: str = "stdout") -> bytes:
+    """What a collector sends."""
+    return _json_lines([{"streams": _streams(lines, stream)}])
+
+
+def _streams(lines: list[bytes], stream: str) -> list[dict[str, object]]:
     values = [[str(1_700_000_000_000_000_000 + at), line.decode()] for at, line in enumerate(lines)]
     half = len(values) // 2
-    return _json_lines(
-        [
-            {
-                "status": "success",
-                "data": {
-                    "resultType": "streams",
-                    "result": [
-                        {"stream": {"pod": "a"}, "values": values[:half]},
-                        {"stream": {"pod": "b"}, "values": values[half:]},
-                    ],
-                    "stats": {},
-                },
-            }
-        ]
-    )
+    return [
+        {"stream": {"pod": "a", "stream": stream}, "values": values[:half]},
+        {"stream": {"pod": "b", "stream": stream}, "values": values[half:]},
+    ]
 
 
 def vector(lines: list[bytes]) -> bytes:
@@ -182,6 +183,7 @@ ENVELOPES: dict[str, Callable[[list[bytes]], bytes]] = {
     "logcli": logcli,
     "logcli, newest first": lambda lines: logcli(lines[::-1]),
     "loki's api": loki_api,
+    "pushed to loki": loki_push,
     "vector": vector,
     "vector of cri": vector_of_cri,
     "fluent bit": fluent_bit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,8 @@ def test_never_raises_and_passes_on_what_is_no_envelope(line: bytes) -> None:
                         "result",
                         "values",
                         "stream",
+                        "streams",
+                        "labels",
                         "event",
                     ]
                 ),
@@ -77,12 +80,45 @@ def test_never_raises_for_json_of_any_shape(value: object) -> None:
 
 def test_parts_of_two_streams_are_kept_apart() -> None:
     ours = offline_logs.cri([LINE], part=20).splitlines()
-    chatter = offline_logs.cri([b"starting up, please wait"], part=10, stream="stderr").splitlines()
+    theirs = LINE.replace(b'"seq":0', b'"seq":1')
+    chatter = offline_logs.cri([theirs], part=30, stream="stderr").splitlines()
     mixed = [line for pair in zip(ours, chatter, strict=False) for line in pair]
     mixed += ours[len(chatter) :] + chatter[len(ours) :]
     assert sorted(map(bytes, opened(b"\n".join(mixed)))) == sorted(  # type: ignore[arg-type]
-        [LINE, b"starting up, please wait"]
+        [LINE, theirs]
     )
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda line, stream: offline_logs.cri([line], stream=stream),
+        lambda line, stream: offline_logs.cri([line], stream=stream, part=7),
+        lambda line, stream: offline_logs.vector(
+            offline_logs.cri([line], stream=stream).splitlines()
+        ),
+        lambda line, stream: offline_logs.docker([line], stream=stream),
+        lambda line, stream: offline_logs.docker([line], stream=stream, part=7),
+        lambda line, stream: offline_logs.logcli([line], stream=stream),
+        lambda line, stream: offline_logs.loki_api([line], stream=stream),
+        lambda line, stream: offline_logs.loki_push([line], stream=stream),
+    ],
+)
+def test_what_programs_say_on_standard_error_is_left_out(
+    wrap: Callable[[bytes, str], bytes],
+) -> None:
+    for said in (b"2026-01-02T03:04:05Z INFO listening", b"12", b"[1]", b"{not json}"):
+        assert opened(wrap(said, "stderr")) == []
+        assert opened(wrap(said, "stdout")) == [said]
+    for kept in (LINE, b'{"seq": 1}', LINE[:40]):
+        assert opened(wrap(kept, "stderr")) == [kept]
+
+
+def test_an_over_long_message_on_standard_error_is_left_out_as_well() -> None:
+    message = b"x" * (2 * MAX_LINE_BYTES)
+    assert reasons(offline_logs.cri([message], stream="stdout", part=16384)) == ["too_long"]
+    assert opened(offline_logs.cri([message], stream="stderr", part=16384)) == []
+    assert opened(offline_logs.cri([message, LINE], stream="stderr")) == [LINE]
 
 
 def test_a_part_without_its_rest_is_given_up_at_the_end() -> None:
@@ -119,6 +155,8 @@ def test_our_own_event_may_have_fields_that_look_like_an_envelope() -> None:
         {"status": "error", "data": {}},
         {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}}]}},
         {"status": "success", "data": {"result": [{"stream": {}, "values": [["1"]]}]}},
+        {"streams": [{"stream": {}, "values": [["1"]]}]},
+        {"streams": [{"values": [["1", "x"]]}]},
     ],
 )
 def test_an_envelope_that_cannot_be_opened_is_rejected(value: object) -> None:

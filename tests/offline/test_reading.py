@@ -102,7 +102,9 @@ def test_numbers_of_envelopes_are_those_of_their_lines(tmp_path: Path) -> None:
         (b"2026-01-01T00:00:00Z stdout F " + b'{"event":', ["torn"]),
         (b"2026-01-01T00:00:00Z stdout P " + b'{"event":', ["torn"]),
         (b'{"log":"junk', ["torn"]),
-        (b"[1]", ["not_object"]),
+        (b"[1]", ["torn"]),
+        (b"12", ["torn"]),
+        (b"{}", ["wrong_type"]),
         (b" ", []),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 import socket
@@ -253,6 +254,37 @@ def test_the_engines_status_is_kept_when_the_push_fails(
         assert time.monotonic() - start < FEW_SECONDS
     given_up = rf"ERROR (nothing was pushed to http://{address}: |the push took longer than 5 s)"
     assert re.search(given_up, run.log), run.log
+
+
+def test_the_directory_is_named(
+    gateway: support.Pushgateway, spawn: support.Spawner, tmp_path: Path
+) -> None:
+    serving.attempts(tmp_path, 1)
+    to = ("--pushgateway", gateway.address)
+    for said in (
+        push(spawn, tmp_path, *to),
+        push(spawn, "--dir", tmp_path, *to),
+        push(spawn, *to, MX_METRICS_DIR=str(tmp_path)),
+    ):
+        assert f"pushed to http://{gateway.address}, as pod " in said
+        assert said.endswith(f", from {tmp_path}\n")
+    said = push(spawn, tmp_path, "--dir", tmp_path, *to, status=2)
+    assert said == "mx-metrics: DIR and --dir: only one of them can be had\n"
+
+
+def test_what_is_short_is_pushed_and_told(
+    gateway: support.Pushgateway, spawn: support.Spawner, tmp_path: Path
+) -> None:
+    path = serving.attempts(tmp_path, 5)
+    packed = tmp_path / f"{path.name}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes())[:-4])
+    path.unlink()
+    to = ("--pushgateway", gateway.address, "--source-id-label")
+    said = push(spawn, tmp_path, *to, status=1, POD_UID="uid-1")
+    assert f"ERROR {packed}: the gzip data ends in the middle" in said
+    assert "WARNING source_worker_id is shown as a label" in said
+    assert "pushed to" in said
+    assert of_pod(gateway.page(), "uid-1")
 
 
 def test_there_must_be_something_to_push_and_somewhere_to_push_it(

@@ -449,7 +449,8 @@ TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key, "
     ("text", "told"),
     [
         ("- a", "the file: expected keys and values"),
-        ("a: [", "while parsing"),
+        ("a: [", "line 1, column 5: while parsing a flow node"),
+        ("a: \0", "special characters are not allowed"),
         ("tls: {}", "tls: this key is not known here"),
         ("http_server_config: {http2: true}", "http_server_config: this key is not known here"),
         ("tls_server_config: 3", "tls_server_config: expected keys and values"),
@@ -493,13 +494,29 @@ def test_what_is_refused(text: str, told: str, place: Place) -> None:
         webconfig.load(str(place.file))
     message = str(raised.value)
     assert message.startswith(f"{place.file}: ")
+    assert "<unicode string>" not in message
     assert told.replace("{folder}", str(place.path)) in message
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "basic_auth_users: {}"])
-def test_a_file_may_ask_for_nothing(text: str, place: Place) -> None:
+def test_a_file_may_ask_for_nothing(
+    text: str, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     place.file.write_text(text)
     assert webconfig.load(str(place.file)) == webconfig.WebConfig()
+    watched = webconfig.Watched(str(place.file))
+    assert [watched.look() for _ in range(3)] == [False] * 3
+    (said,) = caplog.messages
+    assert said == (
+        f"{place.file} asks for neither TLS nor passwords: everybody may read the endpoint"
+    )
+
+
+def test_a_file_that_asks_for_something_is_no_news(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    webconfig.Watched(str(place.write(users="a")))
+    assert caplog.messages == []
 
 
 def test_a_file_that_is_wrong_from_the_start(
