@@ -182,6 +182,21 @@ def test_shipped_twice_is_no_fault(tmp_path: Path, run: Run) -> None:
     assert "25 met before" in report[1]
 
 
+@pytest.mark.parametrize("wrap", [offline_logs.cri, offline_logs.docker])
+def test_what_a_teeing_exporter_says_of_itself_is_no_fault(
+    wrap: Callable[..., bytes], tmp_path: Path, run: Run
+) -> None:
+    lines = offline_logs.lines_of(offline_logs.ranks(tmp_path / "log"))
+    said = wrap([b"2026-01-02T03:04:05.000Z INFO listening on *:9402"], stream="stderr")
+    node = tmp_path / "node.log"
+    node.write_bytes(said + wrap(lines) + said)
+    code, report = run(node)
+    assert code == 0
+    assert report[-1].endswith(" of 3 processes: nothing is faulty")
+    node.write_bytes(wrap(lines) + said.replace(b"stderr", b"stdout"))
+    assert run(node)[0] == 3
+
+
 def test_the_end_of_a_log_that_is_being_written_is_no_fault(tmp_path: Path, run: Run) -> None:
     (path,) = offline_logs.ranks(tmp_path, processes=1, segments=1)
     with path.open("ab") as file:
