@@ -37,9 +37,10 @@ sys.stdin.read()
 #: interpreter may lie where others cannot read. It looks at the directory from within, as
 #: pytest's own directories are for their user alone.
 AS_NOBODY = f"""
-import encodings.idna, sys, os
-from mx_exporter import cli, serve
+import encodings.idna, importlib, sys, os
+from mx_exporter import cli, extra, serve
 from watchdog.observers import inotify
+for package in extra.PACKAGES: importlib.import_module(package)
 os.chdir(sys.argv.pop(1))
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 sys.exit(cli.main(sys.argv[1:]))
