@@ -10,6 +10,29 @@ from mx_exporter.exposition import families, render
 from mx_exporter.fold import Fold
 from mx_exporter.own import state_families
 
+#: Label values that break a page which does not take care.
+HOSTILE = [
+    "",
+    " ",
+    'quo"te',
+    "back\\slash",
+    "new\nline",
+    "\\n",
+    '\\"',
+    "\r",
+    "\t",
+    "nul\0nul",
+    "\x7f\x01\x1b",
+    "\u2028\u0085",
+    "é\U0001f600",
+    "\ufffe\uffff",
+    "{a='b'} # x",
+    "# HELP mx_build_info",
+    "# EOF",
+    "NaN",
+    "x" * 10_000,
+]
+
 PROCS = ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc")
 
 text = st.sampled_from(["", "ok", "random", 'q"uo\\te\n', "\0", "é\U0001f600", "x" * 120])

@@ -12,31 +12,11 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as classic_families
 
-from logs import fold, logs, page
+from logs import HOSTILE, fold, logs, page
 from mx_exporter.exposition import families, render, seconds
 from mx_exporter.families import FAMILIES
 from mx_exporter.own import state_families
 from support import Lines
-
-HOSTILE = [
-    "",
-    " ",
-    'quo"te',
-    "back\\slash",
-    "new\nline",
-    "\\n",
-    '\\"',
-    "\r",
-    "\t",
-    "nul\0nul",
-    "\x7f\x01\x1b",
-    "\u2028\u0085",
-    "é\U0001f600",
-    "\ufffe\uffff",
-    "{a='b'} # x",
-    "# HELP mx_build_info",
-    "x" * 10_000,
-]
 
 
 def values_of(family: object) -> list[dict[str, str]]:

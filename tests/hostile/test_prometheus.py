@@ -12,29 +12,8 @@ import pytest
 
 import serving
 import support
+from logs import HOSTILE
 from support import Lines, Prometheus
-
-HOSTILE = [
-    "",
-    " ",
-    'quo"te',
-    "back\\slash",
-    "new\nline",
-    "\\n",
-    '\\"',
-    "\r",
-    "\t",
-    "nul\0nul",
-    "\x7f\x01\x1b",
-    "\u2028\u0085",
-    "é\U0001f600",
-    "\ufffe\uffff",
-    "{a='b'} # x",
-    "# HELP mx_build_info",
-    "# EOF",
-    "NaN",
-    "x" * 10_000,
-]
 
 FORMATS = {
     "openmetrics": "application/openmetrics-text; version=1.0.0; charset=utf-8",
