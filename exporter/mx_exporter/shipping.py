@@ -31,10 +31,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from io import FileIO
+from typing import BinaryIO
 
 from mx_emitter.events import MAX_LINE_BYTES, SegmentName
 
+from . import atomic
 from .follow import BLOCK_BYTES, Segment
 from .parse import parse_line
 from .segments import open_segment
@@ -235,24 +238,14 @@ class Shipper:
 
     def _put_one(self, name: SegmentName, archive_fd: int) -> bool:
         """Put one segment in the archive, unless it is there; return whether it was put."""
-        final, temporary = f"{name}.gz", f".{name}.gz"
+        final = f"{name}.gz"
         try:
             os.stat(final, dir_fd=archive_fd, follow_symlinks=False)
             return False
         except FileNotFoundError:
             pass
         with self._open(name) as segment:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            out_fd = os.open(temporary, flags, 0o644, dir_fd=archive_fd)
-            try:
-                _pack(segment, out_fd)
-                os.rename(temporary, final, src_dir_fd=archive_fd, dst_dir_fd=archive_fd)
-            except OSError:
-                # Half of it would take room on a disk that is full.
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=archive_fd)
-                raise
-        os.fsync(archive_fd)
+            atomic.put(final, archive_fd, partial(_pack, segment))
         return True
 
     def _open(self, name: SegmentName) -> FileIO:
@@ -362,13 +355,10 @@ class _Out:
         return True
 
 
-def _pack(segment: FileIO, out_fd: int) -> None:
-    """Write a segment gzipped, see it on the disk, and close the descriptor."""
-    with open(out_fd, "wb") as out:
-        with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as packed:
-            shutil.copyfileobj(segment, packed, BLOCK_BYTES)
-        out.flush()
-        os.fsync(out_fd)
+def _pack(segment: FileIO, out: BinaryIO) -> None:
+    """Write a segment gzipped."""
+    with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as packed:
+        shutil.copyfileobj(segment, packed, BLOCK_BYTES)
 
 
 def _end_torn_line(fd: int) -> None:

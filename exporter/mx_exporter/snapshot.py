@@ -9,17 +9,17 @@ far the remaining segments were shipped (`shipping`), which is no matter to the 
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
 from mx_emitter.events import SNAPSHOT_NAME
 
+from . import atomic
 from .books import Book
 from .errors import MxError
 from .families import FAMILIES
@@ -29,9 +29,6 @@ from .state import SeriesByLabels, State
 from .tables import maker
 
 FORMAT = 1
-
-#: A snapshot is written under this name, then renamed.
-TEMPORARY_NAME = f".{SNAPSHOT_NAME}"
 
 
 class BadSnapshot(MxError):
@@ -152,25 +149,14 @@ def write(dir_fd: int, data: bytes) -> tuple[int, int, int]:
 
     After a crash at any moment there is the old one or the new one, whole. Raises ``OSError``.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(TEMPORARY_NAME, flags, 0o644, dir_fd=dir_fd)
-    try:
-        with open(fd, "wb") as file:
-            # Readers may run as another user, whatever the umask.
-            os.fchmod(fd, 0o644)
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-            written = _identity(os.fstat(fd))
-        os.rename(TEMPORARY_NAME, SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-    except OSError:
-        # On a full disk half a snapshot would take the room that the writers wait for.
-        with contextlib.suppress(OSError):
-            os.unlink(TEMPORARY_NAME, dir_fd=dir_fd)
-        raise
+
+    def fill(file: BinaryIO) -> None:
+        # Readers may run as another user, whatever the umask.
+        os.fchmod(file.fileno(), 0o644)
+        file.write(data)
+
     # The segments are removed after this: their removal must not reach the disk before it.
-    os.fsync(dir_fd)
-    return written
+    return _identity(atomic.put(SNAPSHOT_NAME, dir_fd, fill))
 
 
 def _contents(dir_fd: int) -> tuple[bytes, tuple[int, int, int]] | None:
