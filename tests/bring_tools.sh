@@ -1,7 +1,8 @@
 #!/bin/sh
-# Brings promtool, Prometheus and its Pushgateway for the tests, from Debian's packages, without
-# installing a package: they are unpacked below .venv/tools, so no service starts and nothing on
-# the machine changes. Never fails: tests that need what could not be had say so themselves.
+# Brings promtool, Prometheus and its Pushgateway for the tests, or the programs that are named
+# (mtail, for the benchmarks), from Debian's packages, without installing a package: they are
+# unpacked below .venv/tools, so no service starts and nothing on the machine changes. Never
+# fails: who needs what could not be had says so.
 set -u
 tools=$(cd "$(dirname "$0")/.." && pwd)/.venv/tools
 have() { command -v "$1" >/dev/null 2>&1 || [ -x "$tools/usr/bin/$1" ]; }
@@ -26,8 +27,16 @@ bring() {
     echo "$program: could not be brought (as root, \`apt-get install $*\` does)" >&2
 }
 
-bring prometheus prometheus
-# In the same package up to Debian 12, in one of its own from 13 on.
-bring promtool prometheus promtool
-bring prometheus-pushgateway prometheus-pushgateway
+for program in "${@:-}"; do
+    case $program in
+        "")
+            bring prometheus prometheus
+            # In the same package up to Debian 12, in one of its own from 13 on.
+            bring promtool prometheus promtool
+            bring prometheus-pushgateway prometheus-pushgateway
+            ;;
+        promtool) bring promtool prometheus promtool ;;
+        *) bring "$program" "$program" ;;
+    esac
+done
 exit 0
