@@ -9,14 +9,13 @@ for each life of a rank; it may never be behind.
 from __future__ import annotations
 
 import http.client
-import mmap
 import random
 import shutil
 import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,7 +101,7 @@ class Rank:
     def kill(self) -> None:
         if self._process is not None:
             process, self._process = self._process, None
-            _kill(process)
+            kill(process)
             assert not process.error_output, process.error_output
             shutil.rmtree(self._notes.parent / f"rank-{self._slot}-{self.lives}")
 
@@ -113,49 +112,46 @@ class Rank:
 _PYTHON = (sys.executable, "-W", "error")
 
 
-def _kill(process: support.Process) -> None:
+def kill(process: support.Process) -> None:
+    """Kill what must still run."""
     assert process.poll() is None, f"it ended by itself: {process.error_output}"
     process.end()
 
 
-class Vitals(NamedTuple):
-    """How an exporter is: seconds since the start of all, its age, a scrape's seconds, resident
-    bytes, open descriptors."""
-
-    at: float
-    age: float
-    scrape: float
-    resident: int
-    descriptors: int
-
-
 class Exporter:
-    """One exporter after the other, on one port."""
+    """One exporter after the other, on one port, with the options and the environment given."""
 
-    def __init__(self, directory: Path, logs: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        logs: Path,
+        *options: str,
+        env: Mapping[str, str] = EXPORTER_ENVIRONMENT,
+    ) -> None:
         self.directory = directory
         self._logs = logs
+        self._options = options
+        self._env = env
         self._port = support.free_port()
         self._process: support.Process | None = None
-        self.started_at = 0.0
         self.lives = 0
 
     def start(self) -> None:
         self.lives += 1
-        self.started_at = time.monotonic()
         self._process = support.Process(
             [
                 *(*_PYTHON, "-m", "mx_exporter", "serve", "--dir", str(self.directory)),
-                *("--listen", f"127.0.0.1:{self._port}", "--retain-seconds", "0.5"),
+                *("--listen", f"127.0.0.1:{self._port}"),
+                *self._options,
             ],
             self._logs / f"exporter-{self.lives}",
-            support.clean_environment(**EXPORTER_ENVIRONMENT),
+            support.clean_environment(**self._env),
         )
 
     def kill(self) -> None:
         if self._process is not None:
             process, self._process = self._process, None
-            _kill(process)
+            kill(process)
             said = process.error_output
             assert " ERROR " not in said, said
             assert "Traceback" not in said, said
@@ -174,18 +170,10 @@ class Exporter:
         assert answer.status in (200, 503), answer.text
         return answer.text if answer.status == 200 else None
 
-    def look(self, at: float, scrape: float) -> Vitals | None:
-        process = self._process
-        if process is None:
-            return None
-        home = Path(f"/proc/{process.pid}")
-        try:
-            descriptors = len(list((home / "fd").iterdir()))
-            pages = int((home / "statm").read_text().split()[1])
-        except (OSError, IndexError):
-            return None
-        age = time.monotonic() - self.started_at
-        return Vitals(at, age, scrape, pages * mmap.PAGESIZE, descriptors)
+    @property
+    def process(self) -> support.Process:
+        assert self._process is not None
+        return self._process
 
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -252,8 +240,7 @@ class Crashes:
         self._exporter_life = exporter_life
         self._scrape_pause = scrape_pause
         self.ranks = [Rank(self.directory, notes, slot, rate) for slot in range(ranks)]
-        self.exporter = Exporter(self.directory, logs)
-        self.vitals: list[Vitals] = []
+        self.exporter = Exporter(self.directory, logs, "--retain-seconds", "0.5")
         self.scrapes = 0
         self._last: Samples = {}
         self._began = time.monotonic()
@@ -328,7 +315,6 @@ class Crashes:
         page = self.exporter.page()
         if page is None:
             return None
-        took = time.monotonic() - began
         after = [rank.read() for rank in self.ranks]
         lives = [rank.lives for rank in self.ranks]
         samples = parse(page)
@@ -344,9 +330,6 @@ class Crashes:
             assert found == 0, f"{name}: {found}, {began - self._began:.1f} s after the start"
         self._last = samples
         self.scrapes += 1
-        vitals = self.exporter.look(began - self._began, took)
-        if vitals is not None:
-            self.vitals.append(vitals)
         return samples
 
 
