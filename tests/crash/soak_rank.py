@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 #: What each recorder logs; a timer when it starts and when it ends.
@@ -79,6 +80,7 @@ class Noting:
 
 def main(notes: str, slot: int, pause: float, began: float) -> None:
     """Make a load every ``pause`` seconds since ``began`` (monotonic), for ever; catch up."""
+    sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
     import one_load
     from mx_emitter import enable_metrics, metrics
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import queue
 import resource
@@ -255,3 +256,21 @@ def test_an_exporter_waits_for_its_directory(spawn: support.Spawner, tmp_path: P
     assert page.sample("mx_exporter_duplicates_total") == 4
     exporter.process.terminate()
     assert exporter.process.result() == 0
+
+
+def test_the_end_of_a_writer_is_seen_though_nothing_tells_of_it(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    """A lock that is let go is no change of the directory: only the listing every few seconds
+    sees it. Nobody scrapes either; that the segment may be compacted now shows in its going."""
+    log = tmp_path / "log"
+    log.mkdir()
+    segment = serving.attempts(tmp_path, 10)
+    with open(segment) as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        segment = segment.rename(log / segment.name)
+        env = {"MX_METRICS_RETAIN_BYTES": "1"}
+        exporter = serving.start(spawn, log, "--retain-seconds", "0", env=env)
+        support.wait_until(lambda: exporter.get().sample('mx_exporter_owner_state{state="owner"}'))
+        assert exporter.get().sample('mx_exporter_writers{state="alive"}') == 1
+    support.wait_until(lambda: not segment.exists())
