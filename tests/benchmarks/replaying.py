@@ -1,0 +1,100 @@
+"""`mx-metrics replay` of 1 GB on two cores, against DuckDB with two threads.
+
+Both are processes of their own, taken whole, on the same finished segments in memory. DuckDB
+computes the same counts, sums and buckets (`replaying_duckdb`); that it does is made sure of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+import making
+import mtail
+import replaying_duckdb
+from measuring import AT_LEAST, AT_MOST, Row, ratios
+
+_BYTES = 1_000_000_000
+_ROUNDS = 7
+_CORES = 2
+
+#: Where the log lies in memory, so that no disk is measured.
+_SHARED = Path("/dev/shm")
+
+_RUN = Path(__file__).with_name("replaying_run.py")
+
+
+class _Run(NamedTuple):
+    seconds: float
+    #: Peak resident memory in MB: of the process, or of one that it started, if that had more.
+    memory: float
+    output: bytes
+
+
+def rows() -> Iterator[Row]:
+    """The row of the rate and the row of the memory; they take less than three minutes."""
+    cores = os.sched_getaffinity(0)
+    with tempfile.TemporaryDirectory(dir=_SHARED if _SHARED.is_dir() else None) as place:
+        os.sched_setaffinity(0, sorted(cores)[-_CORES:])
+        try:
+            yield from _measured(Path(place))
+        finally:
+            os.sched_setaffinity(0, cores)
+
+
+def _measured(place: Path) -> Iterator[Row]:
+    making.make(place, _BYTES)
+    size = sum(path.stat().st_size for path in place.iterdir())
+    replay = [sys.executable, "-m", "mx_exporter", "replay", "--jobs", str(_CORES), str(place)]
+    query = [sys.executable, replaying_duckdb.__file__, str(place), str(_CORES)]
+    ours, theirs = [_run(replay)], [_run(query)]
+    found = {
+        (name, tuple(map(tuple, labels))): value
+        for name, labels, value in json.loads(theirs[0].output)
+    }
+    mtail.must_agree(mtail.samples(ours[0].output), found)
+    for at in range(1, _ROUNDS):
+        sides = ((replay, ours), (query, theirs))
+        for command, into in sides[:: 1 if at % 2 else -1]:
+            into.append(_run(command))
+    mine, others = [run.seconds for run in ours], [run.seconds for run in theirs]
+    yield Row(
+        "replay of 1 GB, two cores: rate",
+        f"DuckDB {duckdb.__version__}, two threads, same counts, sums and buckets",
+        ratios(others, mine),
+        "x",
+        AT_LEAST,
+        0.6,
+        _rate(size, mine),
+        _rate(size, others),
+    )
+    yield Row(
+        "replay of 1 GB, two cores: peak memory of a process",
+        "",
+        [run.memory for run in ours],
+        "MB",
+        AT_MOST,
+        150,
+        "",
+        f"DuckDB: {max(run.memory for run in theirs):.0f} MB",
+    )
+
+
+def _run(command: list[str]) -> _Run:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", _RUN, *command], check=True, capture_output=True
+    )
+    took, memory = done.stderr.splitlines()[-1].split()
+    return _Run(float(took), float(memory) / 1024, done.stdout)
+
+
+def _rate(size: int, took: list[float]) -> str:
+    return f"{size / sorted(took)[len(took) // 2] / 1e6:,.0f} MB/s"
