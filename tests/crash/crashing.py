@@ -8,6 +8,7 @@ for each life of a rank; it may never be behind.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
 import shutil
@@ -269,9 +270,10 @@ class Crashes:
             raise faults[0]
 
     def end(self) -> None:
-        for rank in self.ranks:
-            rank.kill()
-        self.exporter.kill()
+        """End all, also where one of them was not as it should be."""
+        with contextlib.ExitStack() as ending:
+            for who in (self.exporter, *self.ranks):
+                ending.callback(who.kill)
 
     def _kill_all_along(self, seconds: float, until: Callable[[], bool]) -> None:
         start = time.monotonic()

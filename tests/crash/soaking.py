@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import shutil
@@ -194,12 +195,10 @@ class Soak:
 
     def end(self) -> None:
         """End all, and remove what takes room."""
-        try:
-            for rank in self.ranks:
-                rank.kill()
-            self.exporter.kill()
-        finally:
-            shutil.rmtree(self.archive)
+        with contextlib.ExitStack() as ending:
+            ending.callback(shutil.rmtree, self.archive)
+            for who in (self.exporter, *self.ranks):
+                ending.callback(who.kill)
 
     def scrape(self) -> Samples:
         """Scrape once, and compare with the notes and the last page."""

@@ -37,8 +37,8 @@ def test_nothing_grows_and_nothing_is_lost(soak: Soak, spawn: support.Spawner) -
         f"{acknowledged} events in {soak.seconds:.0f} s, {acknowledged / soak.seconds:.0f}/s; "
         f"{soak.lives} lives of ranks; "
         f"{total(last, 'mx_exporter_compactions_total'):.0f} compactions, "
-        f"{total(last, 'mx_exporter_segments_archived_total'):.0f} segments archived; the exporter used "
-        f"{soak.cpu_seconds / soak.seconds:.1%} of a core"
+        f"{total(last, 'mx_exporter_segments_archived_total'):.0f} segments archived; "
+        f"the exporter used {soak.cpu_seconds / soak.seconds:.1%} of a core"
     )
     quarters = soak.quarters()
     for name, (before, after) in quarters.items():
