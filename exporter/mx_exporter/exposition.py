@@ -31,6 +31,9 @@ from .state import SeriesByLabels, State
 CLASSIC_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+#: What ends a page of OpenMetrics.
+_END = b"# EOF\n"
+
 #: An exemplar's label names and values together may have this many characters (OpenMetrics).
 _EXEMPLAR_MAX = 128
 
@@ -73,6 +76,12 @@ def render(metrics: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
     registry.register(_Once(list(metrics)))
     page: bytes = (_openmetrics if openmetrics else _classic)(registry)
     return page
+
+
+def join(*pages: bytes) -> bytes:
+    """One exposition of several in the same format that have no family in common."""
+    *first, last = pages
+    return b"".join([*(page.removesuffix(_END) for page in first), last])
 
 
 @lru_cache(maxsize=4096)

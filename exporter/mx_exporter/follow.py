@@ -14,13 +14,14 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from mx_emitter.events import LOCK_NAME, SNAPSHOT_NAME, SegmentName, is_ours, parse_segment_name
+from mx_emitter.events import SNAPSHOT_NAME, SegmentName
 
 from . import snapshot
 from .fold import Fold
 from .lines import LineSplitter
+from .listing import Listing
 from .parse import NO_OBJECT, Rejected, parse_line
 from .segments import NotRegular, open_segment, probe
 
@@ -101,8 +102,13 @@ class Follower:
         #: Replaced when a snapshot is taken up.
         self.fold = fold
         self._clock = clock
+        #: Grows with whatever changes the fold or the segments: as long as it stays, both do.
+        self.changes = 0
+        self._listing = Listing()
         #: In the order of their names, and so each process's in the order of their numbers.
         self._segments: dict[str, Segment] = {}
+        #: Those of them that are not done.
+        self._open: dict[str, Segment] = {}
         self._newest: dict[str, int] = {}
         self._alive: set[str] = set()
         #: (device, inode) of the directory at the latest drain; None when there is none.
@@ -112,15 +118,14 @@ class Follower:
         self.bytes_read = 0
         #: Bytes that the latest drain left unread because of its deadline.
         self.bytes_unread = 0
-        #: Size of all our files at the latest drain.
+        #: Size of all our files at the latest drain, and of the segments that are done.
         self.directory_bytes = 0
+        self.finished_bytes = 0
         #: Files that were seen to have shrunk or to have been replaced: what they held before
         #: may not have been read.
         self.rewritten = 0
         #: Files left alone at the latest drain, by reason (`IGNORED`).
         self.ignored: Counter[str] = Counter()
-        #: Names not ours at the latest drain that end in ``.db``: another client's metrics.
-        self.foreign_db_files = 0
         #: proc -> number of the last segment that the snapshot stands for.
         self.covered: dict[str, int] = {}
         #: Segment's name -> bytes of it that were shipped, as the snapshot has it.
@@ -135,13 +140,22 @@ class Follower:
         #: The drain in hand may not stop before its end.
         self._whole = False
         self._snapshot: tuple[int, int, int] | None = None
-        self._others_bytes = 0
         self._said: set[tuple[str, str]] = set()
 
     @property
     def segments(self) -> list[Segment]:
         """The segments that are in the directory, as of the latest drain."""
         return list(self._segments.values())
+
+    @property
+    def finished(self) -> int:
+        """How many of them are done."""
+        return len(self._segments) - len(self._open)
+
+    @property
+    def foreign_db_files(self) -> int:
+        """Names not ours at the latest drain that end in ``.db``: another client's metrics."""
+        return self._listing.foreign_db_files
 
     @property
     def writers_alive(self) -> int:
@@ -185,8 +199,8 @@ class Follower:
         self, names: set[str], covered: dict[str, int], identity: tuple[int, int, int]
     ) -> None:
         """We ourselves put these segments into a snapshot: they need not be looked at again."""
-        self._segments = {name: s for name, s in self._segments.items() if name not in names}
-        self.covered = covered
+        self._take(s for name, s in self._segments.items() if name not in names)
+        self._cover(covered)
         self._snapshot = identity
         self.snapshot_trouble = ""
 
@@ -201,9 +215,9 @@ class Follower:
         self.bytes_unread = 0
         # What is only out of reach for now is not read twice: rejected lines have no identity.
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            self._segments.clear()
+            self._take(())
+            self._listing = Listing()
             self.directory_bytes = 0
-            self.foreign_db_files = 0
 
     def _drain(self, dir_fd: int) -> None:
         self.ignored = Counter()
@@ -233,14 +247,29 @@ class Follower:
         # segment that could end, and so tell that the process did.
         self._settle((orphans or set()) | self._alive)
         self._alive = self._unfinished()
-        self.directory_bytes = self._others_bytes + sum(s.size for s in self._segments.values())
+        unfinished_bytes = sum(s.size for s in self._open.values())
+        self.directory_bytes = self._listing.others_bytes + self.finished_bytes + unfinished_bytes
 
     def _settle(self, procs: set[str]) -> None:
         for proc in procs - self._unfinished():
+            self.changes += 1
             self.fold.writer_gone(proc)
 
     def _unfinished(self) -> set[str]:
-        return {s.name.proc for s in self._segments.values() if not s.done}
+        return {s.name.proc for s in self._open.values()}
+
+    def _take(self, segments: Iterable[Segment]) -> None:
+        """These are the segments now."""
+        self.changes += 1
+        self._segments = {str(s.name): s for s in sorted(segments, key=lambda s: s.name)}
+        self._newest = {s.name.proc: s.name.n for s in self._segments.values()}
+        self._open = {name: s for name, s in self._segments.items() if not s.done}
+        self.finished_bytes = sum(s.size for s in self._segments.values() if s.done)
+
+    def _cover(self, covered: dict[str, int]) -> None:
+        """A snapshot stands for these: a segment that is among them is none to read any more."""
+        self.covered = covered
+        self._listing.forget()
 
     def _take_up_snapshot(self, dir_fd: int) -> set[str] | None:
         """Start over from the directory's snapshot, if it holds another state than the last.
@@ -252,7 +281,8 @@ class Follower:
             return None
         if found is None:
             # It was removed, and stands for no segment that is there. What was folded stays.
-            self._snapshot, self.covered, self.snapshot_trouble = None, {}, ""
+            self._snapshot, self.snapshot_trouble = None, ""
+            self._cover({})
             return None
         path = os.path.join(self.directory, SNAPSHOT_NAME)
         try:
@@ -275,9 +305,9 @@ class Follower:
         if taken.segments == self.covered:
             # The same state: only what was shipped of the segments is another.
             return None
-        self.covered = taken.segments
+        self._cover(taken.segments)
         self.fold = self.fold.fresh(taken.state)
-        self._segments.clear()
+        self._take(())
         for name in taken.changed:
             _log.warning(
                 "%s: %s was derived with another table; it starts from the segments that remain",
@@ -288,41 +318,28 @@ class Follower:
 
     def _list(self, dir_fd: int) -> list[Segment]:
         """Take note of the files that came and went; return the segments with something to read."""
-        there: dict[str, Segment] = {}
-        self._others_bytes = 0
-        self.foreign_db_files = 0
-        self.leftover = []
-        self.temporary = []
+        changed = self._listing.look(dir_fd)
+        self.temporary = list(self._listing.temporary)
         self.ignored.pop("not_regular", None)
-        with os.scandir(dir_fd) as entries:
-            for entry in entries:
-                name = parse_segment_name(entry.name)
-                if name is None:
-                    self._other(entry)
-                elif not entry.is_file(follow_symlinks=False):
-                    self._ignore("not_regular", entry.name, IGNORED["not_regular"])
-                elif name.n <= self.covered.get(name.proc, -1):
-                    self.leftover.append(entry.name)
-                else:
-                    known = self._segments.get(entry.name)
-                    if known is None or known.inode != entry.inode():
-                        self.rewritten += known is not None
-                        known = Segment(name, entry.inode())
-                    there[entry.name] = known
-        self._segments = dict(sorted(there.items(), key=lambda item: item[1].name))
-        self._newest = {s.name.proc: s.name.n for s in self._segments.values()}
-        return [segment for segment in self._segments.values() if not segment.done]
+        for file in self._listing.not_regular:
+            self._ignore("not_regular", file, IGNORED["not_regular"])
+        if changed:
+            self._take_note()
+        return list(self._open.values())
 
-    def _other(self, entry: os.DirEntry[str]) -> None:
-        if is_ours(entry.name):
-            try:
-                self._others_bytes += entry.stat(follow_symlinks=False).st_size
-            except OSError:
-                return
-            if entry.name.startswith(".") and entry.name != LOCK_NAME:
-                self.temporary.append(entry.name)
-        elif entry.name.endswith(".db"):
-            self.foreign_db_files += 1
+    def _take_note(self) -> None:
+        there: list[Segment] = []
+        self.leftover = []
+        for file, (name, inode) in self._listing.segments.items():
+            if name.n <= self.covered.get(name.proc, -1):
+                self.leftover.append(file)
+                continue
+            known = self._segments.get(file)
+            if known is None or known.inode != inode:
+                self.rewritten += known is not None
+                known = Segment(name, inode)
+            there.append(known)
+        self._take(there)
 
     def _read(self, segment: Segment, dir_fd: int) -> bool:
         """Read what a segment has; return whether it is done now."""
@@ -359,7 +376,7 @@ class Follower:
             self.bytes_unread += segment.size - segment.position
             return False
         if self._finished(segment, unlocked):
-            segment.finish(self.fold)
+            self._finish(segment)
         return segment.done
 
     def _read_on(self, segment: Segment, fd: int) -> None:
@@ -373,7 +390,14 @@ class Follower:
                 segment.size = segment.position
                 return
             self.bytes_read += len(block)
+            self.changes += 1
             segment.feed(self.fold, block)
+
+    def _finish(self, segment: Segment) -> None:
+        self.changes += 1
+        segment.finish(self.fold)
+        del self._open[str(segment.name)]
+        self.finished_bytes += segment.size
 
     def _finished(self, segment: Segment, unlocked: bool) -> bool:
         book = self.fold.state.books.get(segment.name.proc)

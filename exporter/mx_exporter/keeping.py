@@ -42,6 +42,8 @@ class Keeper:
         if settings.tee or settings.archive_dir:
             tee = _standard_output() if settings.tee else None
             self._shipper = Shipper(path, tee=tee, archive=settings.archive_dir)
+        #: Whether we shipped, and the follower's changes, when segments were last offered.
+        self._offered: tuple[bool, int] | None = None
         self._kept_at = time.monotonic()
         self._told = ("waiting", "")
 
@@ -80,8 +82,10 @@ class Keeper:
             return
         # Beside another who owns the directory: what is to be shipped is shipped by that one.
         ships = owner or self.ownership.state == "reader"
-        kept = follower.shipped if owner else {}
-        self._shipper.offer(follower.segments if ships else [], kept)
+        if self._offered != (ships, follower.changes):
+            self._offered = (ships, follower.changes)
+            kept = follower.shipped if owner else {}
+            self._shipper.offer(follower.segments if ships else [], kept)
         if owner and time.monotonic() >= self._kept_at + KEEP_SECONDS:
             self._keep(follower)
 

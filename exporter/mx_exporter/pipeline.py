@@ -41,6 +41,8 @@ class Pipeline:
         self._follower = Follower(settings.directory.path, Fold(max_series=settings.max_series))
         self._waker = Waker(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
+        #: By format: what `_folded` gave at the follower's so many changes.
+        self._rendered: dict[bool, tuple[int, bytes]] = {}
         self._drain_seconds = 0.0
         self._told = ""
         self._place = self._look()
@@ -76,22 +78,17 @@ class Pipeline:
 
     def page(self, openmetrics: bool) -> bytes:
         """The exposition: the derived families, then those about ourselves."""
-        metrics = [
-            *exposition.families(
-                self._follower.fold.state,
-                source_id_label=self._settings.source_id_label,
-                openmetrics=openmetrics,
-            ),
-            *own.state_families(self._follower.fold.state),
+        changes, folded = self._rendered.get(openmetrics, (-1, b""))
+        if changes != self._follower.changes:
+            folded = exposition.render(self._folded(openmetrics), openmetrics=openmetrics)
+            self._rendered[openmetrics] = (self._follower.changes, folded)
+        about = [
             *own.reading_families(self._follower),
-            *own.capped_families(
-                self._follower.fold, source_id_label=self._settings.source_id_label
-            ),
             *self._keeper.families(self._follower),
             *self._own_families(),
             *self._process.collect(),
         ]
-        return exposition.render(metrics, openmetrics=openmetrics)
+        return exposition.join(folded, exposition.render(about, openmetrics=openmetrics))
 
     def index(self) -> bytes:
         """The page for people."""
@@ -123,6 +120,15 @@ class Pipeline:
         """Stop watching the directory, and let go of it."""
         self._waker.stop()
         self._keeper.close(self._follower)
+
+    def _folded(self, openmetrics: bool) -> Iterator[Metric]:
+        """What is told by the fold alone, and stays the same as long as it does."""
+        fold, with_ids = self._follower.fold, self._settings.source_id_label
+        yield from exposition.families(
+            fold.state, source_id_label=with_ids, openmetrics=openmetrics
+        )
+        yield from own.state_families(fold.state)
+        yield from own.capped_families(fold, source_id_label=with_ids)
 
     def _look(self) -> Place:
         return look_at(

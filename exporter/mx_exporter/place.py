@@ -10,6 +10,7 @@ import os
 import pwd
 import stat
 from collections import Counter
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -66,6 +67,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
 }
 
 
+@lru_cache(maxsize=64)
 def user_text(uid: int) -> str:
     """A user for people: ``uid 1000 (alice)``, or ``uid 1000`` for one without a name."""
     try:

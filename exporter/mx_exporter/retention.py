@@ -80,6 +80,8 @@ class Retention:
         # When each finished segment was first seen as one. Its last write may be long before:
         # a rank that idled for an hour finishes its segment when it ends.
         self._finished: dict[str, float] = {}
+        #: The follower that this is of, and its changes by then.
+        self._seen: tuple[Follower, int] | None = None
         self._said = ""
         #: Compactions done, and segments they removed.
         self.compactions = 0
@@ -159,15 +161,16 @@ class Retention:
             self._crowded_since = None
         elif self._crowded_since is None:
             self._crowded_since = self._clock()
-        finished = [segment for segment in follower.segments if segment.done]
         now = self._clock()
-        self._finished = {str(s.name): self._finished.get(str(s.name), now) for s in finished}
-        size, count = sum(s.size for s in finished), len(finished)
+        youngest = now - self._min_age
+        oldest = self._oldest(follower, now)
+        size, count = follower.finished_bytes, follower.finished
         if size <= self._retain and count <= self._max_segments:
+            return []
+        if oldest > youngest and self._crowded_since is None:
             return []
         # A quarter below the bounds, so that not every new segment costs a compaction.
         enough_bytes, enough_segments = self._retain * 3 // 4, self._max_segments * 3 // 4
-        youngest = now - self._min_age
         overdue = self._crowded_since is not None and now >= self._crowded_since + GRACE_SECONDS
         chosen: list[Segment] = []
         taken = 0
@@ -195,6 +198,14 @@ class Retention:
             size -= segment.size
             count -= 1
         return chosen
+
+    def _oldest(self, follower: Follower, now: float) -> float:
+        """When the first of the finished segments was seen as one."""
+        if self._seen != (follower, follower.changes):
+            names = [str(segment.name) for segment in follower.segments if segment.done]
+            self._finished = {name: self._finished.get(name, now) for name in names}
+            self._seen = (follower, follower.changes)
+        return min(self._finished.values(), default=now)
 
     def _count_unshipped(self, forced: list[str]) -> None:
         if forced and not self.unshipped:
