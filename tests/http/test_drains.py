@@ -235,6 +235,30 @@ def test_wake_ups_are_spaced_and_never_lost() -> None:
     with_drains(test)
 
 
+def test_only_wake_ups_hold_up_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SPACING", 3600.0)
+
+    async def test(source: Source, drains: Drains) -> None:
+        source.permits.release(100)
+        # Each follows upon a drain: the very first, and a scrape's.
+        drains.wake()
+        await until(lambda: source.started == 2)
+        await drains.after_drain("a", int)
+        drains.wake()
+        await asyncio.sleep(0)
+        await drains.after_drain("a", int)
+        assert source.started == 4
+
+    async def after_a_scrape(source: Source, drains: Drains) -> None:
+        source.permits.release(100)
+        await drains.after_drain("a", int)
+        drains.wake()
+        await until(lambda: source.started == 3)
+
+    with_drains(test)
+    with_drains(after_a_scrape)
+
+
 def test_what_was_left_unread_is_read_without_being_asked() -> None:
     async def test(source: Source, drains: Drains) -> None:
         source.everything = False
