@@ -17,7 +17,7 @@ from typing import Any
 load_id: contextvars.ContextVar[str | None] = contextvars.ContextVar("mx_load_id", default=None)
 
 #: The loads that run in this process, each with the threads that were there before it.
-_running: dict[str, frozenset[int]] = {}
+running: dict[str, frozenset[int]] = {}
 
 
 def new_load_id() -> str:
@@ -27,13 +27,13 @@ def new_load_id() -> str:
 
 def begin(load: str) -> contextvars.Token[str | None]:
     """A load begins in this context."""
-    _running[load] = frozenset(sys._current_frames())
+    running[load] = frozenset(sys._current_frames())
     return load_id.set(load)
 
 
 def end(load: str, token: contextvars.Token[str | None]) -> None:
     """The load is over, perhaps in another context than it began in."""
-    _running.pop(load, None)
+    running.pop(load, None)
     try:
         load_id.reset(token)
     except ValueError:
@@ -42,33 +42,40 @@ def end(load: str, token: contextvars.Token[str | None]) -> None:
 
 def forget() -> None:
     """In a forked child: its threads are none of its parent's loads."""
-    _running.clear()
+    running.clear()
 
 
-def current() -> str | None:
-    """The load that an event of this thread belongs to, if any."""
-    load = load_id.get()
-    if load is not None or not _running:
-        return load
+def mark(fields: dict[str, Any], load: str | None) -> dict[str, Any]:
+    """The fields of an event, with the load that it belongs to and its trace, if any.
+
+    ``load`` is what `load_id` says in this context.
+    """
+    if load is None:
+        load = _only_one()
+        if load is None:
+            return fields
+    fields["load_id"] = load
+    opentelemetry: Any = sys.modules.get("opentelemetry.trace")
+    if opentelemetry is not None:
+        return {**_trace(opentelemetry), **fields}
+    return fields
+
+
+def _only_one() -> str | None:
+    """The load that runs, where it is the only one and this thread was started during it."""
     # A copy: loads come and go while other threads look.
-    running = list(_running.items())
-    if len(running) == 1 and threading.get_ident() not in running[0][1]:
-        return running[0][0]
+    found = list(running.items())
+    if len(found) == 1 and threading.get_ident() not in found[0][1]:
+        return found[0][0]
     return None
 
 
-def trace() -> dict[str, str] | None:
-    """``trace_id`` and ``span_id`` of OpenTelemetry's current span.
-
-    None where there is none, or where nobody has imported OpenTelemetry. Never raises.
-    """
-    opentelemetry: Any = sys.modules.get("opentelemetry.trace")
-    if opentelemetry is None:
-        return None
+def _trace(opentelemetry: Any) -> dict[str, str]:
+    """``trace_id`` and ``span_id`` of OpenTelemetry's current span, if any. Never raises."""
     try:
         context = opentelemetry.get_current_span().get_span_context()
         if not context.is_valid:
-            return None
+            return {}
         return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
     except Exception:  # half imported, or taken down
-        return None
+        return {}

@@ -1,0 +1,256 @@
+"""Recorders out of their declarations: a name, its parameters, and what each is logged as.
+
+The code of each recorder is written out and compiled once, at import. Called as they mostly are,
+by position, recorders then run no code but their own: what is looked up and called at run time to
+get at the same fields costs as much as all the rest of an event but its write.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from . import trouble
+from .encode import number, plain, plain_fields, text
+from .sink import sink
+from .timers import LoadTimer, Span, Timer
+
+_Self = TypeVar("_Self")
+_Given = ParamSpec("_Given")
+
+Fields: TypeAlias = dict[str, Any]
+
+#: How a parameter is annotated says what its value is logged as: its text; its text, or null when
+#: it is falsy; a number.
+Label: TypeAlias = object
+OptionalLabel: TypeAlias = object
+Number: TypeAlias = object
+
+#: For each kind the common case, and what is called for all others.
+_VALUES = {
+    "Label": "{0} if type({0}) is str else text({0})",
+    "OptionalLabel": "{0} if type({0}) is str and {0} else text_or_none({0})",
+    "Number": "{0} if type({0}) is float and SMALLEST < {0} < LARGEST else number({0})",
+}
+
+#: Parameters that give their fields another name.
+_RENAMED = {"nbytes": "bytes"}
+
+CALLED = b'"recorder_called"'
+_UNKNOWN_SPAN = Span(None, CALLED)
+_NOT_GIVEN = object()
+
+_FIELDS = """
+def fields_of(self, /, {parameters}, **_more):
+    return {fields}
+"""
+
+# No signature that Python checks: what it refuses would be raised into the caller.
+_RECORDER = """
+def record(self, {by_position}, /, *rest, **more):
+    if sink.off:
+        return
+    try:
+        if rest or more or {last} is NOT_GIVEN:
+            given = [each for each in ({given},) if each is not NOT_GIVEN]
+            record_any(self, *given, *rest, **more)
+        else:
+            sink.emit(EVENT, {fields})
+    except Exception:
+        trouble.uncounted += ("unencodable",)
+"""
+
+
+def records(
+    event: str, **constants: object
+) -> Callable[
+    [Callable[Concatenate[_Self, _Given], None]], Callable[Concatenate[_Self, _Given], None]
+]:
+    """Make a recorder of a declaration: ``event`` with its parameters and ``constants``."""
+
+    def decorate(
+        declared: Callable[Concatenate[_Self, _Given], None],
+    ) -> Callable[Concatenate[_Self, _Given], None]:
+        fields = _fields(declared, constants)
+        names = _parameters(declared)
+        space: dict[str, Any] = {
+            **_SPACE,
+            "EVENT": _as_json(event),
+            "record_any": logs(event)(_compiled_fields(declared, fields)),
+        }
+        source = _RECORDER.format(
+            by_position=", ".join(f"{name}=NOT_GIVEN" for name in names),
+            given=", ".join(names),
+            last=names[-1],
+            fields=fields,
+        )
+        exec(source, space)
+        record: Callable[Concatenate[_Self, _Given], None] = space["record"]
+        functools.update_wrapper(record, declared)
+        return record
+
+    return decorate
+
+
+def logs(
+    event: str,
+) -> Callable[
+    [Callable[Concatenate[_Self, _Given], Fields | None]],
+    Callable[Concatenate[_Self, _Given], None],
+]:
+    """Make a recorder of a method that returns its event's fields (None: nothing to log)."""
+    name = _as_json(event)
+
+    def decorate(
+        fields_of: Callable[Concatenate[_Self, _Given], Fields | None],
+    ) -> Callable[Concatenate[_Self, _Given], None]:
+        parameters = frozenset(_parameters(fields_of))
+
+        def record(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
+            if sink.off:
+                return
+            try:
+                event = name
+                try:
+                    fields = fields_of(self, *args, **kwargs)
+                    if kwargs and fields is not None:
+                        _add(fields, kwargs, parameters)
+                except Exception:  # arguments that we have no place for: a newer client's
+                    event, fields = CALLED, _call(fields_of.__name__, args, kwargs)
+                if fields is not None:
+                    sink.emit(event, fields)
+            except Exception:
+                trouble.uncounted += ("unencodable",)
+
+        functools.update_wrapper(record, fields_of)
+        return record
+
+    return decorate
+
+
+def times(
+    started: str, finished: str, good: str | None = None, bad: str | None = None
+) -> Callable[
+    [Callable[Concatenate[_Self, _Given], None]], Callable[Concatenate[_Self, _Given], Timer]
+]:
+    """Make a timer of a declaration; its parameters go on both events."""
+    span = Span(_as_json(started), _as_json(finished), good, bad)
+    kind = LoadTimer if started == "load_started" else Timer
+
+    def decorate(
+        declared: Callable[Concatenate[_Self, _Given], None],
+    ) -> Callable[Concatenate[_Self, _Given], Timer]:
+        parameters = frozenset(_parameters(declared))
+        fields_of = _compiled_fields(declared, _fields(declared, {}))
+
+        def timer(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
+            if sink.off:
+                return kind(span, {})
+            try:
+                fields = fields_of(self, *args, **kwargs)
+                if kwargs:
+                    _add(fields, kwargs, parameters)
+                return kind(span, fields)
+            except Exception:
+                return call_timer(fields_of.__name__, args, kwargs)
+
+        functools.update_wrapper(timer, declared)
+        return timer
+
+    return decorate
+
+
+# --------------------------------------------------------------------------------------
+# Recorders of newer clients
+
+
+def log_call(name: str, /, *args: object, **kwargs: object) -> None:
+    """Log the call of a recorder that we do not know."""
+    if not sink.off:
+        try:
+            sink.emit(CALLED, _call(name, args, kwargs))
+        except Exception:
+            trouble.uncounted += ("unencodable",)
+
+
+def call_timer(name: str, args: tuple[object, ...], kwargs: Fields) -> Timer:
+    """A timer that logs the call of one that we do not know."""
+    try:
+        fields = {} if sink.off else _call(name, args, kwargs)
+    except Exception:
+        fields = {"recorder": name}
+    return Timer(_UNKNOWN_SPAN, fields)
+
+
+def _call(name: str, args: tuple[object, ...], kwargs: Fields) -> Fields:
+    return {"recorder": name, "args": plain(args), "kwargs": plain(kwargs)}
+
+
+def _add(fields: Fields, kwargs: Mapping[str, object], parameters: frozenset[str]) -> None:
+    """Add the keyword arguments that are no parameters; an event's own fields stay as they are."""
+    more = {key: value for key, value in kwargs.items() if key not in parameters}
+    for key, value in plain_fields(more).items():
+        # What ``timed`` says of an event is for us to say: see `Recorders.observe_load_seconds`.
+        fields.setdefault("field_timed" if key == "timed" else key, value)
+
+
+# --------------------------------------------------------------------------------------
+# Code
+
+
+def _as_json(event: str) -> bytes:
+    return b'"%b"' % event.encode()
+
+
+def _parameters(method: Callable[..., Any]) -> tuple[str, ...]:
+    code = method.__code__
+    return code.co_varnames[1 : code.co_argcount]
+
+
+def _fields(declared: Callable[..., Any], constants: Mapping[str, object]) -> str:
+    """The code of an event's fields."""
+    kinds = declared.__annotations__
+    fields = {
+        _RENAMED.get(name, name): _VALUES[kinds[name]].format(name)
+        for name in _parameters(declared)
+    }
+    fields.update((name, repr(value)) for name, value in constants.items())
+    return "{" + ", ".join(f"{name!r}: {value}" for name, value in fields.items()) + "}"
+
+
+def _compiled_fields(declared: Callable[..., Any], fields: str) -> Callable[..., Fields]:
+    """A function of the declared signature that returns the fields."""
+    defaults = declared.__defaults__ or ()
+    names = _parameters(declared)
+    required = len(names) - len(defaults)
+    parameters = [*names[:required], *(f"{name}=None" for name in names[required:])]
+    assert defaults == (None,) * len(defaults)
+    space = dict(_SPACE)
+    exec(_FIELDS.format(parameters=", ".join(parameters), fields=fields), space)
+    fields_of: Callable[..., Fields] = space["fields_of"]
+    functools.update_wrapper(fields_of, declared)
+    del fields_of.__wrapped__  # type: ignore[attr-defined]
+    return fields_of
+
+
+def _text_or_none(value: object) -> str | None:
+    """None when ``value`` is falsy; one whose truth cannot be told is not falsy."""
+    try:
+        falsy = not value
+    except Exception:
+        falsy = False
+    return None if falsy else text(value)
+
+
+#: What the code refers to.
+_SPACE: dict[str, Any] = {
+    "LARGEST": float("inf"),
+    "NOT_GIVEN": _NOT_GIVEN,
+    "SMALLEST": float("-inf"),
+    "number": number,
+    "sink": sink,
+    "text": text,
+    "text_or_none": _text_or_none,
+    "trouble": trouble,
+}
