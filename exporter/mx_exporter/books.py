@@ -13,14 +13,13 @@ from bisect import bisect_right
 class Book:
     """The numbers of one process: which were met, and what became of them."""
 
-    __slots__ = ("folded", "gone", "later", "locked", "next", "refused", "skipped")
+    __slots__ = ("end", "gaps", "gone", "locked", "refused", "skipped")
 
     def __init__(self) -> None:
-        #: All numbers below this one were met.
-        self.next = 0
-        #: Numbers met beyond a gap: disjoint (first, end) ranges, ascending, end exclusive.
-        self.later: list[tuple[int, int]] = []
-        self.folded = 0
+        #: The highest number met, plus one: how many events the process is known to have logged.
+        self.end = 0
+        #: Numbers below it that were not met: (first, end) ranges, ascending, end exclusive.
+        self.gaps: list[tuple[int, int]] = []
         self.refused = 0
         self.skipped = 0
         #: The writer is known to be gone, and what it left open was settled.
@@ -29,49 +28,47 @@ class Book:
         self.locked = True
 
     @property
-    def logged(self) -> int:
-        """How many events the process is known to have logged."""
-        return self.later[-1][1] if self.later else self.next
-
-    @property
-    def met(self) -> int:
-        """How many of its events were met."""
-        return self.folded + self.refused + self.skipped
+    def complete(self) -> int:
+        """All numbers below this one were met."""
+        return self.gaps[0][0] if self.gaps else self.end
 
     @property
     def lost(self) -> int:
         """How many of its numbers were never met, though higher ones were."""
-        return self.logged - self.met
+        return sum(end - first for first, end in self.gaps)
+
+    @property
+    def met(self) -> int:
+        """How many of its events were met."""
+        return self.end - self.lost
+
+    @property
+    def folded(self) -> int:
+        """How many of them became metrics."""
+        return self.met - self.refused - self.skipped
 
     def lost_ranges(self) -> list[tuple[int, int]]:
         """The lost numbers as (first, last) ranges, both inclusive, ascending."""
-        ranges = []
-        start = self.next
-        for first, end in self.later:
-            ranges.append((start, first - 1))
-            start = end
-        return ranges
+        return [(first, end - 1) for first, end in self.gaps]
 
     def knows(self, seq: int) -> bool:
         """Whether the number was met before."""
-        if seq < self.next:
-            return True
-        at = bisect_right(self.later, (seq, float("inf"))) - 1
-        return at >= 0 and seq < self.later[at][1]
+        return seq < self.end and self._gap(seq) is None
 
-    def enter(self, first: int, end: int) -> None:
-        """Note that the numbers from ``first`` up to ``end`` (exclusive) were met.
+    def enter(self, seq: int) -> None:
+        """Note that a number was met, which is not known already."""
+        if seq >= self.end:
+            if seq > self.end:
+                self.gaps.append((self.end, seq))
+            self.end = seq + 1
+            return
+        at = self._gap(seq)
+        if at is not None:
+            first, end = self.gaps[at]
+            parts = ((first, seq), (seq + 1, end))
+            self.gaps[at : at + 1] = [part for part in parts if part[0] < part[1]]
 
-        None of them may be known already.
-        """
-        if first != self.next or self.later:
-            at = bisect_right(self.later, (first, end))
-            if at < len(self.later) and self.later[at][0] == end:
-                end = self.later.pop(at)[1]
-            if at > 0 and self.later[at - 1][1] == first:
-                at -= 1
-                first = self.later.pop(at)[0]
-            if first != self.next:
-                self.later.insert(at, (first, end))
-                return
-        self.next = end
+    def _gap(self, seq: int) -> int | None:
+        """Which of the gaps the number lies in."""
+        at = bisect_right(self.gaps, (seq, float("inf"))) - 1
+        return at if at >= 0 and seq < self.gaps[at][1] else None

@@ -8,16 +8,15 @@ lives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import orjson
 
 from .bases import gather, merged
 from .families import FAMILIES
-from .fold import REFUSALS, Fold
+from .fold import Fold
 from .marks import settled
 from .output import put
 from .parse import Record, Rejected
+from .plans import REFUSALS
 from .reading import read
 from .report import FileReport, Report, SnapshotReport, as_lines, as_object
 from .sources import Source, Unreadable
@@ -72,7 +71,7 @@ def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
     skipped, duplicates = state.skipped, state.duplicates
     try:
         for number, records in read(source, writing=writing):
-            fold.feed(_watched(number, records, fold, report))
+            _fold_watched(number, records, fold, report)
     except Unreadable as error:
         report.unreadable = error
     report.skipped = state.skipped - skipped
@@ -80,22 +79,21 @@ def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
     return report
 
 
-def _watched(
+def _fold_watched(
     first: int, records: list[Record | Rejected], fold: Fold, report: FileReport
-) -> Iterator[Record | Rejected]:
-    """Hand records to the fold one by one, and note what it makes of each."""
+) -> None:
+    """Fold records one by one, and note what the fold makes of each."""
     refused = fold.state.refused
     for number, record in enumerate(records, first):
+        before = dict(refused)
+        fold.feed([record])
         if isinstance(record, Rejected):
             report.add("rejected", number, record.reason, record.detail)
-            yield record
             continue
         name = record["event"]
         if name not in report.events and len(report.events) >= _NAMES:
             name = "(other names)"
         report.events[name] += 1
-        before = dict(refused)
-        yield record
         if refused != before:
             reason = next(key for key, count in refused.items() if count > before.get(key, 0))
             report.add("refused", number, reason, _why(record, reason))

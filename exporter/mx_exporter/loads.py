@@ -23,6 +23,21 @@ class Load:
         #: phase -> (number of its latest event, whether that was its start)
         self.phases: dict[str, tuple[int, bool]] = {}
 
+    def start(self, seq: int, labels: LoadLabels) -> None:
+        """It started, with these labels."""
+        if seq > self.started:
+            self.started, self.labels = seq, labels
+
+    def end(self, seq: int) -> None:
+        """It ended."""
+        self.ended = max(self.ended, seq)
+
+    def note_phase(self, phase: str, seq: int, runs: bool) -> None:
+        """A phase of it started (``runs``) or ended."""
+        known = self.phases.get(phase)
+        if known is None or seq > known[0]:
+            self.phases[phase] = (seq, runs)
+
     @property
     def runs(self) -> bool:
         """It started, and no later event ended it."""
@@ -59,28 +74,25 @@ class Loads:
         if known is None or timestamp < known:
             self.series[labels] = timestamp
 
-    def started(self, proc: str, load_id: str, seq: int, labels: LoadLabels) -> None:
-        """A load started."""
-        load = self._load(proc, load_id)
-        if seq > load.started:
-            load.started, load.labels = seq, labels
+    def of(self, proc: str, load_id: str) -> Load:
+        """The load of an event."""
+        loads = self.open.get(proc)
+        if loads is None:
+            loads = self.open[proc] = {}
+        load = loads.get(load_id)
+        if load is None:
+            load = loads[load_id] = Load()
+        return load
 
-    def finished(self, proc: str, load_id: str, seq: int, complete: int) -> None:
-        """A load ended. It is forgotten when all numbers below ``complete`` were met, its own
-        among them: no event of it that came before can turn up any more."""
-        load = self._load(proc, load_id)
-        load.ended = max(load.ended, seq)
-        if not load.runs and load.ended < complete:
-            del self.open[proc][load_id]
-            if not self.open[proc]:
+    def forget(self, proc: str, load_id: str, complete: int) -> None:
+        """Forget a load that ended, when all numbers below ``complete`` were met, its end among
+        them: no event of it that came before can turn up any more."""
+        loads = self.open.get(proc, {})
+        load = loads.get(load_id)
+        if load is not None and not load.runs and load.ended < complete:
+            del loads[load_id]
+            if not loads:
                 del self.open[proc]
-
-    def phase(self, proc: str, load_id: str, seq: int, phase: str, *, runs: bool) -> None:
-        """A phase of a load started (``runs``) or ended."""
-        phases = self._load(proc, load_id).phases
-        known = phases.get(phase)
-        if known is None or seq > known[0]:
-            phases[phase] = (seq, runs)
 
     def settle(self, proc: str) -> None:
         """The writer is gone: what it left open was abandoned."""
@@ -104,10 +116,3 @@ class Loads:
             self.note(labels, timestamp)
         for labels, count in other.abandoned.items():
             self.abandoned[labels] = self.abandoned.get(labels, 0) + count
-
-    def _load(self, proc: str, load_id: str) -> Load:
-        loads = self.open.setdefault(proc, {})
-        load = loads.get(load_id)
-        if load is None:
-            load = loads[load_id] = Load()
-        return load

@@ -8,10 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from .exposition import seconds
 from .families import BY_NAME
-from .fold import REFUSALS, Fold
+from .fold import Fold
 from .follow import IGNORED, Follower
 from .ownership import STATES, Ownership
 from .parse import REASONS
+from .plans import REFUSALS
 from .retention import Retention
 from .shipping import WAYS, Shipper
 from .state import State
@@ -69,12 +70,14 @@ def reading_families(follower: Follower) -> Iterator[Metric]:
         "Bytes that the latest drain left unread for want of time.",
         follower.bytes_unread,
     )
-    done = sum(segment.done for segment in follower.segments)
     yield _by(
         "mx_exporter_segments",
         "Segments in the directory: open ones have a writer, or something left to read.",
         "state",
-        {"open": len(follower.segments) - done, "finished": done},
+        {
+            "open": len(follower.segments) - follower.finished,
+            "finished": follower.finished,
+        },
         GaugeMetricFamily,
     )
     yield _gauge(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,7 +11,6 @@ import orjson
 from mx_emitter.events import (
     ANY,
     EVENTS,
-    HEADERS,
     INTEGER,
     LOADS,
     NUMBER,
@@ -46,43 +44,38 @@ class Rejected(NamedTuple):
 Record = dict[str, Any]
 
 
-def _is_text(value: object) -> bool:
-    return type(value) is str
+class _Kind(NamedTuple):
+    """What a value must be: of one of the types, and such that ``holds`` returns true."""
+
+    types: frozenset[type]
+    wanted: str
+    holds: Callable[[Any], object] | None = None
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
-
-
-def _is_timestamp(value: object) -> bool:
-    return isinstance(value, str) and TIMESTAMP.fullmatch(value) is not None
-
-
-def _are_loads(value: object) -> bool:
-    return type(value) is list and all(
+def _are_loads(value: list[Any]) -> bool:
+    return all(
         type(entry) is dict and type(entry.get("source_worker_id")) is str for entry in value
     )
 
 
-class _Kind(NamedTuple):
-    holds: Callable[[object], bool]
-    wanted: str
-
+_TEXT = frozenset({str})
+_INTEGER = frozenset({int})
+_NULL = type(None)
 
 _KINDS = {
-    TEXT: _Kind(_is_text, "text"),
-    OPTIONAL_TEXT: _Kind(lambda value: value is None or type(value) is str, "text or null"),
-    INTEGER: _Kind(lambda value: type(value) is int, "an integer"),
-    LOADS: _Kind(_are_loads, "a list of objects with a text source_worker_id"),
+    TEXT: _Kind(_TEXT, "text"),
+    OPTIONAL_TEXT: _Kind(_TEXT | {_NULL}, "text or null"),
+    INTEGER: _Kind(_INTEGER, "an integer"),
+    LOADS: _Kind(frozenset({list}), "a list of objects with a text source_worker_id", _are_loads),
 }
 
 #: (key, kind, required) for the keys that every line carries.
 _RESERVED = (
-    ("timestamp", _Kind(_is_timestamp, "RFC 3339 in UTC with six digits"), True),
-    ("proc", _Kind(lambda value: _is_text(value) and value != "", "a process's id"), True),
-    ("seq", _Kind(_is_count, "an integer from 0"), True),
+    ("timestamp", _Kind(_TEXT, "RFC 3339 in UTC with six digits", TIMESTAMP.fullmatch), True),
+    ("proc", _Kind(_TEXT, "a process's id", len), True),
+    ("seq", _Kind(_INTEGER, "an integer from 0", lambda value: 0 <= value < 2**63), True),
     ("scheme", _KINDS[TEXT], True),
-    ("rank", _Kind(lambda value: value is None or type(value) is int, "an integer or null"), False),
+    ("rank", _Kind(_INTEGER | {_NULL}, "an integer or null"), False),
     ("level", _KINDS[TEXT], False),
     ("load_id", _KINDS[OPTIONAL_TEXT], False),
 )
@@ -98,6 +91,7 @@ _CHECKS = {
 }
 
 _MISSING = object()
+_BLANK = object()
 
 #: What may stand around a good line: zero bytes that a crash of the machine left in front of
 #: it, a byte order mark, the carriage return of a transfer in text mode.
@@ -110,74 +104,11 @@ _SEPARATOR = random.SystemRandom().getrandbits(62)
 _JOINT = b",%d," % _SEPARATOR
 
 
-class _Layout:
-    """The keys of an event just as the emitter writes them, and combinations of types that
-    passed `_checked`. A record of these keys and types is good without looking at each field."""
-
-    __slots__ = ("passed", "values")
-
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self.values = itemgetter(*keys)
-        self.passed: set[tuple[type, ...]] = set()
-
-
-#: Fields that most lines of their event do without.
-_SELDOM = frozenset({"error", "error_type", "timed"})
-
-
-def _layouts() -> dict[tuple[str, int], _Layout]:
-    """By event and number of keys: a record with that many keys that has all these has no other.
-
-    Left out are events whose fields are not judged by their type alone, and headers, which are
-    few.
-    """
-    reserved = ("event", "timestamp", "level", "proc", "seq", "rank", "scheme")
-    found = {}
-    for event in EVENTS.values():
-        if event.name in HEADERS or any(field.kind == LOADS for field in event.fields):
-            continue
-        own = tuple(f.name for f in event.fields if f.name not in _SELDOM)
-        for keys in (reserved + own, (*reserved, *own, "load_id")):
-            found[event.name, len(keys)] = _Layout(keys)
-    return found
-
-
-_LAYOUTS = _layouts()
-
-#: Combinations that a layout remembers; logs that were not tampered with have a handful.
-_MAX_PASSED = 64
-
-#: What 20 characters every timestamp of a second begins with, for seconds that were seen.
-_seconds: set[str] = set()
-_MAX_SECONDS = 10_000
-
-
-def _typed(value: object) -> Record | Rejected:
-    try:
-        layout = _LAYOUTS[value["event"], len(value)]  # type: ignore[index, arg-type]
-        types = tuple(map(type, layout.values(value)))  # type: ignore[arg-type]
-    except (KeyError, TypeError):
-        return _checked(value)
-    record: Record = value  # type: ignore[assignment]
-    if types in layout.passed and _known_second(record["timestamp"]) and 0 <= record["seq"] < 2**63:
-        return record if record["proc"] else _checked(value)
-    checked = _checked(value)
-    if checked is value and len(layout.passed) < _MAX_PASSED:
-        layout.passed.add(types)
-    return checked
-
-
-def _known_second(stamp: str) -> bool:
-    """Whether a text is a good timestamp, of a second that was seen before."""
-    micros = stamp[20:-1]
-    if stamp[:20] in _seconds and len(stamp) == 27:
-        return micros.isdigit() and stamp.isascii() and stamp[26] == "Z"
-    if TIMESTAMP.fullmatch(stamp) and len(_seconds) < _MAX_SECONDS:
-        _seconds.add(stamp[:20])
-    return False
-
-
-def _checked(value: object) -> Record | Rejected:
+def check(value: object) -> Record | Rejected:
+    """Turn a line's JSON value into an event: an object whose keys are of the types in
+    `mx_emitter.events.EVENTS`. Events and fields that the schema does not know pass."""
+    if type(value) is Rejected:
+        return value
     if type(value) is not dict:
         return Rejected("not_object", f"the line is {_named(value)}, not an object")
     name = value.get("event")
@@ -189,7 +120,7 @@ def _checked(value: object) -> Record | Rejected:
         if given is _MISSING:
             if not required:
                 continue
-        elif kind.holds(given):
+        elif type(given) in kind.types and (kind.holds is None or kind.holds(given)):
             continue
         return Rejected(
             "wrong_type", f'"{key}" of {name[:80]} is {_named(given)}; expected {kind.wanted}'
@@ -212,24 +143,21 @@ def _named(value: object) -> str:
 def parse_line(line: bytes) -> Record | Rejected | None:
     """Turn one line, without its newline, into an event.
 
-    Returns None for a blank line, and a `Rejected` for one that is not a JSON object or
-    whose keys are not of the types in `mx_emitter.events.EVENTS`. Events and fields that the
-    schema does not know pass.
+    Returns None for a blank line, and a `Rejected` for one that is not JSON, or that `check`
+    rejects.
     """
-    try:
-        return _typed(orjson.loads(line))
-    except orjson.JSONDecodeError as error:
-        reason = str(error)
-    bare = line.strip(_PADDING).removeprefix(_BOM).strip(_PADDING)
-    if not bare:
-        return None
-    if bare != line:
-        return parse_line(bare)
-    return Rejected("not_json", reason)
+    value = _load(line)
+    return None if value is _BLANK else check(value)
 
 
 def parse_lines(lines: Iterable[bytes]) -> list[Record | Rejected]:
-    """Turn lines into events, in order: `parse_line` of each, blank lines left out.
+    """Turn lines into events, in order: `parse_line` of each, blank lines left out."""
+    return [check(value) for value in load_lines(lines)]
+
+
+def load_lines(lines: Iterable[bytes]) -> list[Any]:
+    """The JSON values of lines, in order, not checked yet; blank lines are left out, and a line
+    that is not JSON is a `Rejected`.
 
     Parsed as one JSON array where that gives the same.
     """
@@ -243,6 +171,17 @@ def parse_lines(lines: Iterable[bytes]) -> list[Record | Rejected]:
         if len(values) != 2 * len(filled) - 1 or joints != [_SEPARATOR] * len(joints):
             values = None if filled else []
     if values is None:
-        parsed = map(parse_line, filled)
-        return [record for record in parsed if record is not None]
-    return [_typed(value) for value in values[::2]]
+        return [value for value in map(_load, filled) if value is not _BLANK]
+    return values[::2]  # type: ignore[no-any-return]
+
+
+def _load(line: bytes) -> Any:
+    """One line's JSON value, `_BLANK`, or a `Rejected`."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        reason = str(error)
+    bare = line.strip(_PADDING).removeprefix(_BOM).strip(_PADDING)
+    if not bare:
+        return _BLANK
+    return _load(bare) if bare != line else Rejected("not_json", reason)

@@ -199,7 +199,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
     for proc, book in sorted(state.books.items()):
         if book.lost:
             yield (
-                f"process {_clean(proc)}: {_count(book.lost, 'event')} lost of {book.logged}, "
+                f"process {_clean(proc)}: {_count(book.lost, 'event')} lost of {book.end}, "
                 f"seq {_ranges(book.lost_ranges())}{_missing_segments(proc, report.found)}"
             )
     if not files and not snapshots:
@@ -310,7 +310,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "processes": [
             {
                 "proc": proc,
-                "logged": book.logged,
+                "logged": book.end,
                 "folded": book.folded,
                 "refused": book.refused,
                 "skipped": book.skipped,

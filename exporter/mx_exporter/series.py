@@ -11,6 +11,8 @@ fresh one, bit for bit.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from .exact import units
@@ -20,6 +22,9 @@ Stamp = tuple[str, str, int]
 
 #: A bucket's last event: timestamp, proc, seq, value, rank, load_id.
 Exemplar = tuple[str, str, int, float, int | None, str | None]
+
+
+_stamp = itemgetter("timestamp", "proc", "seq")
 
 
 class Present:
@@ -98,15 +103,28 @@ class Observed:
         self.total = 0
         self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
 
-    def observe(self, value: float, exemplar: Exemplar) -> None:
-        # The boundary is inclusive: a value equal to it belongs to that bucket.
-        at = bisect_left(self.bounds, value)
-        self.counts[at] += 1
-        self.total += units(value)
-        last = self.exemplars[at]
-        # (timestamp, proc, seq) differ between any two events, so nothing behind is compared.
-        if last is None or exemplar > last:
-            self.exemplars[at] = exemplar
+    def observe(self, events: Iterable[Mapping[str, Any]], field: str) -> None:
+        """Take a finite observation from the field of each event."""
+        bounds, counts, total = self.bounds, self.counts, self.total
+        newest = [""] * len(counts)
+        latest: dict[int, Mapping[str, Any]] = {}
+        for event in events:
+            value, timestamp = event[field], event["timestamp"]
+            # The boundary is inclusive: a value equal to it belongs to that bucket.
+            at = bisect_left(bounds, value)
+            counts[at] += 1
+            total += units(value)
+            if timestamp > newest[at] or (
+                timestamp == newest[at] and _stamp(event) > _stamp(latest[at])
+            ):
+                newest[at], latest[at] = timestamp, event
+        self.total = total
+        for at, event in latest.items():
+            exemplar = (*_stamp(event), event[field], event.get("rank"), event.get("load_id"))
+            known = self.exemplars[at]
+            # (timestamp, proc, seq) differ between any two events, so nothing behind is compared.
+            if known is None or exemplar > known:
+                self.exemplars[at] = exemplar
 
     def merge(self, other: Observed) -> None:
         self.created = min(self.created, other.created)

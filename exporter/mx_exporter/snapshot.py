@@ -68,9 +68,8 @@ def dump(
             "loads": _pack_loads(state.loads),
             "books": {
                 proc: [
-                    book.next,
-                    book.later,
-                    book.folded,
+                    book.end,
+                    book.gaps,
                     book.refused,
                     book.skipped,
                     book.gone,
@@ -209,10 +208,9 @@ def _unpack(packed: dict[str, Any]) -> Snapshot:
     _unpack_loads(state.loads, packed["loads"])
     for proc, values in packed["books"].items():
         state.books[proc] = book = Book()
-        book.next, later, *counts, book.gone, book.locked = values
-        book.later = [(first, end) for first, end in later]
-        book.folded, book.refused, book.skipped = counts
-        state.logged += book.logged
+        book.end, gaps, book.refused, book.skipped, book.gone, book.locked = values
+        book.gaps = [(first, end) for first, end in gaps]
+        state.logged += book.end
         state.lost += book.lost
         state.gone += book.gone
     state.events = Counter(packed["events"])

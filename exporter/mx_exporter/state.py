@@ -66,7 +66,7 @@ class State:
             part.books[proc] = book
             if proc in self.loads.open:
                 part.loads.open[proc] = self.loads.open.pop(proc)
-            part.logged += book.logged
+            part.logged += book.end
             part.lost += book.lost
             part.gone += book.gone
         self.logged -= part.logged

@@ -1,11 +1,10 @@
-"""Tables: the series of one family, found by the raw label values of an event."""
+"""Tables: the series of one family, found by the label values of an event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from .families import HISTOGRAM, LATEST, PRESENCE, SUM, Family, label_values
@@ -15,12 +14,9 @@ from .state import SeriesByLabels
 
 S = TypeVar("S", Present, Counted, Summed, Observed, Latest)
 
-#: Raw label values are free text; a cache of them is emptied when it has grown to this many.
-CACHE_LIMIT = 20_000
-
 
 class Table(Generic[S]):
-    """The series of one family, found by an event's raw label values."""
+    """The series of one family, found by an event's label values."""
 
     def __init__(
         self,
@@ -31,39 +27,23 @@ class Table(Generic[S]):
         opt_in: bool = False,
     ) -> None:
         self._labels = family.shown(opt_in=opt_in)
-        self._raw = itemgetter(*family.label_names(opt_in=opt_in))
         self._store: dict[tuple[str, ...], S] = store  # type: ignore[assignment]
         self._make: Callable[[str], S] = maker(family)
         self._cap = cap
-        self._cache: dict[object, S | str] = {}
         #: Times that an event found no series because of the cap.
         self.refused = 0
         self.capped = False
 
     def find(self, event: Record) -> S | str:
         """The event's series, made when it is the first; or why there is none."""
-        try:
-            raw = self._raw(event)
-        except KeyError:
-            raw = tuple(event.get(label.name) for label in self._labels)
-        found = self._cache.get(raw)
-        if found is None:
-            found = self._resolve(event)
-            if found == "series_cap":
-                self.refused += 1
-                return found
-            if len(self._cache) >= CACHE_LIMIT:
-                self._cache.clear()
-            self._cache[raw] = found
-        if not isinstance(found, str) and event["timestamp"] < found.created:
-            found.created = event["timestamp"]
-        return found
-
-    def _resolve(self, event: Record) -> S | str:
         values = label_values(self._labels, event)
         if isinstance(values, str):
             return f"unknown_{values}"
-        return self.at(values, event["timestamp"]) or "series_cap"
+        series = self.at(values, event["timestamp"])
+        if series is None:
+            self.refused += 1
+            return "series_cap"
+        return series
 
     def at(self, values: tuple[str, ...], timestamp: str) -> S | None:
         """The series of these label values, made if need be; None past the cap."""

@@ -95,10 +95,10 @@ def test_the_books_close(lines):
     state = fold(lines).state
     for proc, book in state.books.items():
         seqs = {r["seq"] for r in map(json.loads, lines) if r["proc"] == proc}
-        assert book.logged == max(seqs) + 1
+        assert book.end == max(seqs) + 1
         assert book.folded + book.refused + book.skipped == len(seqs)
-        assert book.lost == book.logged - len(seqs)
-    assert state.logged == sum(book.logged for book in state.books.values())
+        assert book.lost == book.end - len(seqs)
+    assert state.logged == sum(book.end for book in state.books.values())
     assert state.lost == sum(book.lost for book in state.books.values())
     assert sum(state.events.values()) == sum(book.folded for book in state.books.values())
     assert sum(state.refused.values()) == sum(book.refused for book in state.books.values())

@@ -583,7 +583,7 @@ class Tampered(AppendOnly):
         books = exporter.follower.fold.state.books
         for proc in self.processes.keys() - self.touched:
             process = self.processes[proc]
-            assert (books[proc].logged, books[proc].lost) == (process.logged, process.lost)
+            assert (books[proc].end, books[proc].lost) == (process.logged, process.lost)
         wanted = self.wanted()
         for key in {*exporter.page, *wanted}:
             label = COMPARED[key[0]]

@@ -14,7 +14,9 @@ from logs import fold
 from mx_emitter.events import DROP_REASONS, EVENTS
 from mx_exporter.exposition import families, render, seconds
 from mx_exporter.families import BY_NAME, FAMILIES
-from mx_exporter.fold import REFUSALS, Fold
+from mx_exporter.fold import Fold
+from mx_exporter.plans import REFUSALS
+from mx_exporter.state import State
 from support import Lines
 
 
@@ -502,13 +504,56 @@ def test_the_cap_on_loads():
 
 
 def test_free_text_in_a_clamped_label_does_not_pile_up(monkeypatch):
-    """Each odd kind is the same series; the cache of raw values stays bounded."""
-    monkeypatch.setattr("mx_exporter.tables.CACHE_LIMIT", 10)
+    """Each odd kind is the same series; what is kept of what events say stays bounded."""
+    monkeypatch.setattr("mx_exporter.plans._MAX_PLANS", 10)
     log = Lines()
     whole = fold([log("nixl_failed", kind=f"odd {n}") for n in range(100)])
     assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 100
-    assert len(whole._tables["mx_nixl_data_plane_errors_total"]._cache) <= 10
+    assert len(whole._plans._plans["nixl_failed"]) <= 10
+
+
+def test_a_text_too_long_to_be_kept_is_folded_all_the_same():
+    log = Lines()
+    whole = fold([log("nixl_failed", kind="odd" * 10_000) for _ in range(3)])
+    assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 3
+    assert not whole._plans._plans["nixl_failed"]
+
+
+def test_one_step_of_a_plan_refuses_events_at_most():
+    """Else an event could be counted as refused twice."""
+    log = Lines()
+    fields = {"policy": "p", "kind": "k", "result": "r", "reason": "limit", "engine": "vllm"}
+    fields |= {"stage": "listed", "phase": "chain", "outcome": "ok", "artifact": "a", "loads": []}
+    fields |= {"archive": "a", "step": "extract", "model_role": "main", "component": "client"}
+    fields |= {"version": "1", "recorder": "r", "load_id": "l"}
+    for name in EVENTS:
+        whole = fold([log(name, **fields)], gone=False)
+        (plan,) = whole._plans._plans[name].values()
+        refusing = [step for step in plan.steps if "detail" not in step.__name__]
+        tracking = [step for step in refusing if step.__name__ in ("follow", "_note_locks")]
+        assert len(refusing) - len(tracking) <= 1, name
+        assert not (name.endswith("_started") and "load" in name) or refusing == tracking
 
 
 def test_the_table_is_the_one_that_was_agreed():
     assert len(BY_NAME) == len(FAMILIES) == 19
+
+
+def test_what_the_cap_refused_is_not_forgotten_with_the_state():
+    """Another snapshot is taken up: the counts are of the exporter's life, not of the state."""
+    log = Lines()
+    lines = [log("source_selected", policy=f"p{n}", source_worker_id=f"w{n}") for n in range(5)]
+    lines += [
+        log("load_started", engine="vllm", model=f"m{n}", model_role="main", load_id=f"l{n}")
+        for n in range(5)
+    ]
+    whole = fold(lines, gone=False, max_series=2)
+    before = whole.capped(opt_in=True)
+    assert before["mx_loads_in_progress"] == 3
+    again = whole.fresh(State())
+    assert again.capped(opt_in=True) == before
+    assert again.capped() == whole.capped()
+    again.feed_lines(lines)
+    assert again.capped(opt_in=True) == {name: 2 * count for name, count in before.items()}
+    # They are counts of its own: the fold it came from does not go on.
+    assert whole.capped(opt_in=True) == before

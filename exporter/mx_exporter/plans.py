@@ -1,0 +1,496 @@
+"""Plans: what is done with all events that say the same.
+
+But for when, who, the number and what was measured, a log of any length says a few hundred
+different things. What follows from each (its series, the zero series it brings into being, its
+loads' labels) is worked out once and kept, and is done for many events at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
+from operator import itemgetter
+from typing import Any, Generic
+
+from mx_emitter.events import EVENTS, HEADERS, NUMBER, OPTIONAL_TEXT, RESERVED_KEYS, TEXT
+
+from .families import (
+    ABANDONED,
+    BY_NAME,
+    COUNT,
+    FAMILIES,
+    HISTOGRAM,
+    IN_PROGRESS,
+    LATEST,
+    PRESENCE,
+    SUM,
+    label_values,
+)
+from .loads import LoadLabels
+from .parse import Record
+from .series import Counted, Latest, Observed, Present, Summed
+from .state import State
+from .tables import S, Table
+
+#: Why an event can be refused though its line is good.
+REFUSALS = {
+    "missing": "the value is missing or null",
+    "boolean": "the value is a boolean",
+    "not_a_number": "the value is no number",
+    "not_finite": "the value is NaN or an infinity",
+    "negative": "a counter only grows, and the amount is negative",
+    "unknown_phase": "the phase is not one that the family knows",
+    "unknown_step": "the step is not one that the family knows",
+    "series_cap": "the family has as many series as the exporter was told to hold",
+}
+
+#: Why an event is counted as skipped: the schema does not know it.
+SKIPPED = "skipped"
+
+_NOT_FINITE = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
+
+_NUMBERS = frozenset({float, int})
+
+#: Later than every timestamp.
+_NEVER = "~"
+
+#: Label values are free text. Plans of one event are forgotten when there are this many, and one
+#: whose values are longer than this many characters together is not kept.
+_MAX_PLANS = 20_000
+_MAX_SAID = 2_000
+
+#: Events that were refused, and why.
+Refused = Sequence[tuple[Record, str]]
+
+#: Takes events that say the same, and a timestamp that none of them is older than.
+Step = Callable[[list[Record], str], Refused]
+
+#: Fields that the emitter logs only where there is something to say.
+_SELDOM = frozenset({"error", "error_type", "timed"})
+
+_LABELS = frozenset(label.name for family in FAMILIES for label in family.labels)
+
+#: event -> keys whose values, all of them text or null, tell what it says.
+_SAID = {
+    event.name: (
+        "level",
+        "scheme",
+        *(
+            field.name
+            for field in event.fields
+            if field.kind in (TEXT, OPTIONAL_TEXT) and field.name in _LABELS
+        ),
+    )
+    for event in EVENTS.values()
+}
+
+
+def refusal(value: object) -> str | None:
+    """Why a value is no observation, or None when it is a finite number."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (float, int)):
+        return None if isfinite(value) else "not_finite"
+    if value is None:
+        return "missing"
+    if isinstance(value, str) and value.lower() in _NOT_FINITE:
+        return "not_finite"
+    return "not_a_number"
+
+
+class Plan:
+    """What is done with the events of one name that say the same.
+
+    ``births`` are done for the first event and for those older than all before them, ``steps``
+    for every one. At most one of the steps refuses events.
+    """
+
+    __slots__ = ("births", "born", "event", "events", "oldest", "steps")
+
+    def __init__(
+        self, event: str, births: tuple[Callable[[Record, str], None], ...], steps: tuple[Step, ...]
+    ) -> None:
+        self.event = event
+        self.births = births
+        self.steps = steps
+        #: Events that wait for `Plans.carry_out`.
+        self.events: list[Record] = []
+        #: Smallest timestamp of all events that there were, and of those births were done for.
+        self.oldest = self.born = _NEVER
+
+
+#: What an event says, as one value; the plans of events by that; whether it has a load's id.
+Shape = tuple[Callable[[Record], object], dict[object, Plan], bool]
+
+
+class Plans:
+    """The plans of one fold."""
+
+    def __init__(self, state: State, max_series: int | None) -> None:
+        self._state = state
+        self._cap = max_series
+        self._tables: dict[str, Table[Any]] = {
+            family.name: Table(family, state.series[family.name], max_series) for family in FAMILIES
+        }
+        self._details: dict[str, Table[Any]] = {
+            name: Table(BY_NAME[name], store, max_series, opt_in=True)
+            for name, store in state.detail.items()
+        }
+        self._loads_refused = 0
+        self._ended: list[Record] = []
+        self._births: dict[object, str] = {}
+        self._skip = Plan("", (), (_skip,))
+        self._plans: dict[str, dict[object, Plan]] = {name: {} for name in EVENTS}
+        #: Number of keys -> event -> shape, for lines just as the emitter writes them. All texts
+        #: of such an event are among what it says, so where that is known they are good.
+        self.exact: dict[int, dict[str, Shape]] = {}
+        for name, plans in self._plans.items():
+            own = [field for field in EVENTS[name].fields if field.name not in _SELDOM]
+            if all(field.kind == NUMBER or field.name in _SAID[name] for field in own):
+                said, keys = itemgetter(*_SAID[name]), len(RESERVED_KEYS) - 1 + len(own)
+                self.exact.setdefault(keys, {})[name] = (said, plans, False)
+                self.exact.setdefault(keys + 1, {})[name] = (said, plans, True)
+
+    def find(self, event: Record) -> Plan:
+        """The plan for an event."""
+        name = event["event"]
+        plans = self._plans.get(name)
+        if plans is None:
+            return self._skip
+        said = tuple(map(event.get, _SAID[name]))
+        plan = plans.get(said)
+        if plan is None:
+            plan = self._make(event)
+            if sum(len(value) for value in said if value is not None) <= _MAX_SAID:
+                if len(plans) >= _MAX_PLANS:
+                    plans.clear()
+                plans[said] = plan
+        return plan
+
+    def carry_out(self, touched: list[Plan]) -> None:
+        """Fold the events that wait in these plans, and enter what became of them."""
+        state = self._state
+        for plan in touched:
+            events, oldest = plan.events, plan.oldest
+            plan.events = []
+            if oldest < plan.born:
+                plan.born = oldest
+                for birth in plan.births:
+                    birth(events[0], oldest)
+            refused: Refused = ()
+            for step in plan.steps:
+                refused = step(events, oldest) or refused
+            for event, reason in refused:
+                book = state.books[event["proc"]]
+                if reason == SKIPPED:
+                    book.skipped += 1
+                    state.skipped += 1
+                else:
+                    book.refused += 1
+                    state.refused[reason] += 1
+            folded = len(events) - len(refused)
+            if folded:
+                state.events[plan.event] += folded
+        # Not before the other events of the same load were met.
+        for event in self._ended:
+            proc = event["proc"]
+            state.loads.forget(proc, event["load_id"], state.books[proc].complete)
+        self._ended.clear()
+
+    def take_over_refusals(self, other: Plans) -> None:
+        """Go on counting what the cap refused where the plans of another state left off."""
+        for mine, theirs in ((self._tables, other._tables), (self._details, other._details)):
+            for name, table in mine.items():
+                table.refused, table.capped = theirs[name].refused, theirs[name].capped
+        self._loads_refused = other._loads_refused
+
+    def capped(self, *, opt_in: bool) -> Iterator[tuple[str, int]]:
+        """Families that refused a new label set because of the cap, and how many events found no
+        series for it."""
+        tables = [*self._tables.items(), *(self._details.items() if opt_in else ())]
+        for name, table in tables:
+            if table.capped:
+                yield name, table.refused
+        if self._loads_refused:
+            for family in FAMILIES:
+                if family.measure in (IN_PROGRESS, ABANDONED):
+                    yield family.name, self._loads_refused
+
+    def _make(self, event: Record) -> Plan:
+        name = event["event"]
+        births = []
+        steps: list[Step] = []
+        if name in HEADERS:
+            births.append(self._births_with("header", "scheme"))
+            steps.append(self._note_locks)
+        if any(field.name == "policy" for field in EVENTS[name].fields):
+            births.append(self._births_with("policy", "policy", "scheme"))
+        for family in FAMILIES:
+            if name not in family.events:
+                continue
+            table, detail = self._tables[family.name], self._details.get(family.name)
+            if family.measure == COUNT:
+                steps.append(_counting(table))
+                if detail is not None:
+                    steps.append(_counting_detail(detail))
+            elif family.measure == SUM:
+                steps.append(_summing(table, family.field))
+            elif family.measure == HISTOGRAM:
+                steps.append(_observing(table, family.field))
+            elif family.measure == PRESENCE:
+                steps.append(_presenting(table))
+            elif family.measure == LATEST and detail is not None:
+                steps.append(_latest(table, detail, family.field))
+        if name in BY_NAME["mx_loads_in_progress"].events:
+            steps.append(self._following_loads(name))
+        return Plan(name, tuple(births), tuple(steps))
+
+    def _births_with(self, kind: str, *names: str) -> Callable[[Record, str], None]:
+        """Makes the zero series that come with an event of some label values."""
+        tables = [self._tables[family.name] for family in FAMILIES if family.born_with == kind]
+
+        def bear(event: Record, timestamp: str) -> None:
+            given = {name: event[name] for name in names}
+            key = (kind, *given.values())
+            if timestamp >= self._births.get(key, _NEVER):
+                return
+            for table in tables:
+                table.bear(given, timestamp)
+            if len(self._births) >= _MAX_PLANS:
+                self._births.clear()
+            self._births[key] = timestamp
+
+        return bear
+
+    def _note_locks(self, events: list[Record], _oldest: str) -> Refused:
+        for event in events:
+            # Where the writer's file system has no locks, a lock that is granted says nothing.
+            if event.get("locked") is False:
+                self._state.books[event["proc"]].locked = False
+        return ()
+
+    def _following_loads(self, name: str) -> Step:
+        """Keeps track of loads; refused only where the cap leaves no room for their labels."""
+        loads = self._state.loads
+        whole = name in ("load_started", "load_finished")
+        labels: LoadLabels | None = None
+
+        noted = _NEVER
+
+        def follow(events: list[Record], oldest: str) -> Refused:
+            nonlocal labels, noted
+            # What a timer did not log may be of another load than the one it was logged in.
+            events = [
+                event
+                for event in events
+                if event.get("load_id") is not None and event.get("timed") is not False
+            ]
+            if name == "load_finished":
+                for event in events:
+                    loads.of(event["proc"], event["load_id"]).end(event["seq"])
+                self._ended += events
+                return ()
+            if labels is None and events:
+                labels = _labels_of_load(events[0], whole=whole)
+            if labels is None:
+                return ()  # none has a load, or the phase is not a known one
+            if name != "load_phase_finished" and oldest < noted and events:
+                if self._at_cap(labels):
+                    self._loads_refused += len(events)
+                    return [(event, "series_cap") for event in events]
+                noted = min(noted, *(event["timestamp"] for event in events))
+                loads.note(labels, noted)
+            phase, runs = labels[2], name == "load_phase_started"
+            for event in events:
+                load = loads.of(event["proc"], event["load_id"])
+                if whole:
+                    load.start(event["seq"], labels)
+                else:
+                    load.note_phase(phase, event["seq"], runs)
+            return ()
+
+        return follow
+
+    def _at_cap(self, labels: LoadLabels) -> bool:
+        series = self._state.loads.series
+        return self._cap is not None and labels not in series and len(series) >= self._cap
+
+
+def _labels_of_load(event: Record, *, whole: bool) -> LoadLabels | None:
+    """Labels of a ``whole`` load or of a phase; None when the phase is not a known one."""
+    phase = None if whole else event["phase"]
+    values = label_values(BY_NAME["mx_loads_in_progress"].labels, {**event, "phase": phase})
+    if isinstance(values, str):
+        return None
+    engine, model, phase, scheme = values
+    return engine, model, phase, scheme
+
+
+# --------------------------------------------------------------------------------------
+# Steps: one for each way in which a family measures
+
+
+class _Bound(Generic[S]):
+    """The series of a plan in one table, made when the first event is accepted."""
+
+    __slots__ = ("series", "table")
+    table: Table[S]
+    series: S | None
+
+    def __init__(self, table: Table[S]) -> None:
+        self.table = table
+        self.series = None
+
+    def find(self, events: list[Record], oldest: str) -> S | Refused:
+        """The series; or the events with why there is none for them, which is the same for all."""
+        if self.series is None:
+            found = [self.table.find(event) for event in events]
+            if isinstance(found[0], str):
+                return [(event, str(reason)) for event, reason in zip(events, found, strict=True)]
+            self.series = found[0]
+        if oldest < self.series.created:
+            self.series.created = oldest
+        return self.series
+
+
+def _skip(events: list[Record], _oldest: str) -> Refused:
+    return [(event, SKIPPED) for event in events]
+
+
+def _presenting(table: Table[Present]) -> Step:
+    bound = _Bound(table)
+
+    def present(events: list[Record], oldest: str) -> Refused:
+        series = bound.find(events, oldest)
+        return () if isinstance(series, Present) else series
+
+    return present
+
+
+def _counting(table: Table[Counted]) -> Step:
+    bound = _Bound(table)
+
+    def count(events: list[Record], oldest: str) -> Refused:
+        series = bound.find(events, oldest)
+        if not isinstance(series, Counted):
+            return series
+        series.value += len(events)
+        return ()
+
+    return count
+
+
+def _counting_detail(table: Table[Counted]) -> Step:
+    """A series that is shown only when asked for refuses no event."""
+    count = _counting(table)
+
+    def count_detail(events: list[Record], oldest: str) -> Refused:
+        count(events, oldest)
+        return ()
+
+    return count_detail
+
+
+def _summing(table: Table[Summed], field: str) -> Step:
+    bound = _Bound(table)
+
+    def add(events: list[Record], oldest: str) -> Refused:
+        good, refused = _finite(events, field)
+        negative = [event for event in good if event[field] < 0]
+        if negative:
+            refused += [(event, "negative") for event in negative]
+            good = [event for event in good if event[field] >= 0]
+        if not good:
+            return refused
+        if refused:
+            oldest = min(map(_timestamp, good))
+        series = bound.find(good, oldest)
+        if not isinstance(series, Summed):
+            return [*refused, *series]
+        for event in good:
+            series.add(event[field])
+        return refused
+
+    return add
+
+
+def _observing(table: Table[Observed], field: str) -> Step:
+    bound = _Bound(table)
+
+    def observe(events: list[Record], oldest: str) -> Refused:
+        good, refused = _finite(events, field)
+        if not good:
+            return refused
+        if refused:
+            oldest = min(map(_timestamp, good))
+        series = bound.find(good, oldest)
+        if not isinstance(series, Observed):
+            return [*refused, *series]
+        series.observe(good, field)
+        return refused
+
+    return observe
+
+
+_timestamp = itemgetter("timestamp")
+
+
+def _finite(events: list[Record], field: str) -> tuple[list[Record], list[tuple[Record, str]]]:
+    """The events whose field is a finite number, and the others with why it is none."""
+    try:
+        values = list(map(itemgetter(field), events))
+        if _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values)):
+            return events, []
+    except (KeyError, OverflowError):
+        pass  # one has no such field, or an integer that no float can hold
+    judged = [(event, refusal(event.get(field))) for event in events]
+    return (
+        [event for event, reason in judged if reason is None],
+        [(event, reason) for event, reason in judged if reason is not None],
+    )
+
+
+def _latest(table: Table[Latest], detail: Table[Latest], field: str) -> Step:
+    """Loads of candidates, best first: the chosen one's, and each one's with its id.
+
+    A candidate that published none (null) is never read as 0.
+    """
+    known: dict[str, Latest] = {}
+
+    def detail_of(worker: str, event: Record) -> Latest | str:
+        found = known.get(worker)
+        if found is None or event["timestamp"] < found.created:
+            each = detail.find({**event, "source_worker_id": worker})
+            if isinstance(each, str):
+                return each
+            if len(known) >= _MAX_PLANS:
+                known.clear()
+            found = known[worker] = each
+        return found
+
+    def latest(event: Record) -> str | None:
+        stamp = (event["timestamp"], event["proc"], event["seq"])
+        refused = None
+        for at, candidate in enumerate(event[field]):
+            load = candidate.get("load")
+            if load is None:
+                continue
+            reason = refusal(load)
+            if reason is not None:
+                refused = refused or reason
+                continue
+            each = detail_of(candidate["source_worker_id"], event)
+            if not isinstance(each, str):
+                each.set(load, stamp)
+            if at == 0:
+                chosen = table.find(event)
+                if isinstance(chosen, str):
+                    refused = refused or chosen
+                else:
+                    chosen.set(load, stamp)
+        return refused
+
+    def latest_of(events: list[Record], _oldest: str) -> Refused:
+        return [(event, reason) for event in events if (reason := latest(event)) is not None]
+
+    return latest_of
