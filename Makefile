@@ -13,13 +13,14 @@ SOAK_SECONDS ?= 3600
 TORCH  ?= torch==2.13.0
 CLIENT ?= modelexpress==0.7.0
 
-.PHONY: help demo test test-client soak lint docs tools clean
+.PHONY: help demo test test-client bench soak lint docs tools clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
 	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out)"
-	@echo "make soak    ranks and exporter killed all along, for SOAK_SECONDS=3600"
+	@echo "make bench   the table of docs/performance.md, in ten minutes (ARGS=\"--json FILE\")"
+	@echo "make soak    eight ranks at 2,000 events/s for SOAK_SECONDS=3600"
 	@echo "make test-client   the real client's code, in an environment with torch"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
@@ -30,9 +31,13 @@ demo: $(VENV)/.exporter
 test: $(VENV)/.test tools
 	$(BIN)/python -m pytest $(ARGS)
 
+bench: $(VENV)/.bench
+	@tests/bring_tools.sh mtail
+	@$(BIN)/python tests/benchmarks/bench.py $(ARGS)
+
 soak: $(VENV)/.test
-	CRASH_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 \
-	  tests/crash/test_crash.py $(ARGS)
+	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 \
+	  tests/crash/test_soak.py $(ARGS)
 
 test-client: $(VENV)/.test $(VENV)-client/.made
 	$(BIN)/python -m pytest tests/client $(ARGS)
@@ -61,6 +66,10 @@ $(VENV)/.exporter: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter,test]'
 	@touch $@ $(VENV)/.exporter
+
+$(VENV)/.bench: $(VENV)/.test
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter,test,bench]'
+	@touch $@
 
 $(VENV)-client/.made: tests/client/requirements.txt | $(VENV)/bin/python
 	@echo "making $(VENV)-client"
