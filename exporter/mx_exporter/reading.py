@@ -9,7 +9,8 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 from mx_emitter.events import MAX_LINE_BYTES
 
@@ -19,10 +20,13 @@ from .parse import NO_OBJECT, REASONS, Record, Rejected, parse_line, parse_lines
 from .sources import STDIN, Source, Unreadable, open_source
 from .unpack import Damaged, unpack
 
-_BLOCK = 64 * 1024
+_BLOCK = 128 * 1024
 
 #: Records of consecutive lines: the number of the first line (from 1), then one record a line.
-Batch = tuple[int, list[Record | Rejected]]
+Batch: TypeAlias = tuple[int, list[Any]]
+
+#: Makes records of lines: `parse_lines`, or what else gives one for each that is not blank.
+Parse: TypeAlias = Callable[[Iterable[bytes]], list[Any]]
 
 
 def _ignore(_: int) -> None:
@@ -30,14 +34,18 @@ def _ignore(_: int) -> None:
 
 
 def read(
-    source: Source, *, writing: bool = False, seen: Callable[[int], None] = _ignore
+    source: Source,
+    *,
+    writing: bool = False,
+    seen: Callable[[int], None] = _ignore,
+    parse: Parse = parse_lines,
 ) -> Iterator[Batch]:
     """The records of a source.
 
     A segment holds our lines as they are; any other file, and standard input, may hold
     envelopes. ``writing``: the segment's writer lives, and an unterminated last line waits for
     its end; otherwise it is taken when it is whole, else rejected as torn. ``seen`` is told how
-    many bytes were read, as they lie in the file.
+    many bytes were read, as they lie in the file. ``parse`` is for who checks what it gets.
 
     Raises `Unreadable` at the start, or after all that could be read.
     """
@@ -59,12 +67,12 @@ def read(
             lines = splitter.feed(piece)
             if splitter.too_long > too_long:
                 yield number, [Rejected("too_long", REASONS["too_long"])]
-            newlines = piece.count(b"\n")
             # A newline that ended no line ended an over-long one: the first in this piece.
+            newlines = piece.count(b"\n") if splitter.too_long else len(lines)
             first = number + newlines - len(lines)
             number += newlines
             if lines:
-                yield from _batches(first, lines, envelopes)
+                yield from _batches(first, lines, envelopes, parse)
     if not writing:
         tail = splitter.rest()
         if tail:
@@ -84,7 +92,9 @@ def _pieces(block: bytes) -> Iterator[bytes]:
     return (block[at : at + step] for at in range(0, len(block), step))
 
 
-def _batches(first: int, lines: list[bytes], envelopes: Unwrapper | None) -> Iterator[Batch]:
+def _batches(
+    first: int, lines: list[bytes], envelopes: Unwrapper | None, parse: Parse
+) -> Iterator[Batch]:
     if envelopes is None:
         plain = lines
     else:
@@ -99,7 +109,7 @@ def _batches(first: int, lines: list[bytes], envelopes: Unwrapper | None) -> Ite
                     if record is not None:
                         yield number, [record]
             return
-    parsed = parse_lines(plain)
+    parsed = parse(plain)
     if len(parsed) == len(lines):
         yield first, parsed
         return
