@@ -61,6 +61,19 @@ def record(self, {by_position}, /, *rest, **more):
         trouble.uncounted += ("unencodable",)
 """
 
+_TIMER = """
+def timer(self, {by_position}, /, *rest, **more):
+    try:
+        if sink.off:
+            return KIND(SPAN, {{}})
+        if not (rest or more or {last} is NOT_GIVEN):
+            return KIND(SPAN, {fields})
+    except Exception:
+        pass
+    given = [each for each in ({given},) if each is not NOT_GIVEN]
+    return time_any(self, *given, *rest, **more)
+"""
+
 
 def records(
     event: str, **constants: object
@@ -73,21 +86,10 @@ def records(
         declared: Callable[Concatenate[_Self, _Given], None],
     ) -> Callable[Concatenate[_Self, _Given], None]:
         fields = _fields(declared, constants)
-        names = _parameters(declared)
-        space: dict[str, Any] = {
-            **_SPACE,
-            "EVENT": _as_json(event),
-            "record_any": logs(event)(_compiled_fields(declared, fields)),
-        }
-        source = _RECORDER.format(
-            by_position=", ".join(f"{name}=NOT_GIVEN" for name in names),
-            given=", ".join(names),
-            last=names[-1],
-            fields=fields,
+        record_any = logs(event)(_compiled_fields(declared, fields))
+        record: Callable[Concatenate[_Self, _Given], None] = _compiled(
+            "record", _RECORDER, declared, fields, EVENT=_as_json(event), record_any=record_any
         )
-        exec(source, space)
-        record: Callable[Concatenate[_Self, _Given], None] = space["record"]
-        functools.update_wrapper(record, declared)
         return record
 
     return decorate
@@ -142,9 +144,10 @@ def times(
         declared: Callable[Concatenate[_Self, _Given], None],
     ) -> Callable[Concatenate[_Self, _Given], Timer]:
         parameters = frozenset(_parameters(declared))
-        fields_of = _compiled_fields(declared, _fields(declared, {}))
+        fields = _fields(declared, {})
+        fields_of = _compiled_fields(declared, fields)
 
-        def timer(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
+        def time_any(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
             if sink.off:
                 return kind(span, {})
             try:
@@ -155,7 +158,9 @@ def times(
             except Exception:
                 return call_timer(fields_of.__name__, args, kwargs)
 
-        functools.update_wrapper(timer, declared)
+        timer: Callable[Concatenate[_Self, _Given], Timer] = _compiled(
+            "timer", _TIMER, declared, fields, KIND=kind, SPAN=span, time_any=time_any
+        )
         return timer
 
     return decorate
@@ -217,6 +222,22 @@ def _fields(declared: Callable[..., Any], constants: Mapping[str, object]) -> st
     }
     fields.update((name, repr(value)) for name, value in constants.items())
     return "{" + ", ".join(f"{name!r}: {value}" for name, value in fields.items()) + "}"
+
+
+def _compiled(
+    name: str, code: str, declared: Callable[..., Any], fields: str, **known: object
+) -> Any:
+    """The function ``name`` of ``code``, for what was declared."""
+    names = _parameters(declared)
+    space = {**_SPACE, **known}
+    source = code.format(
+        by_position=", ".join(f"{each}=NOT_GIVEN" for each in names),
+        given=", ".join(names),
+        last=names[-1],
+        fields=fields,
+    )
+    exec(source, space)
+    return functools.update_wrapper(space[name], declared)
 
 
 def _compiled_fields(declared: Callable[..., Any], fields: str) -> Callable[..., Fields]:

@@ -29,7 +29,7 @@ def find_rank(environ: Mapping[str, str] | None = None) -> tuple[int | None, str
 
     torch is looked at only when somebody else has imported it already.
     """
-    rank = _from_torch()
+    rank = from_torch()
     if rank is not None:
         return rank, "torch.distributed"
     if environ is None:
@@ -44,7 +44,8 @@ def find_rank(environ: Mapping[str, str] | None = None) -> tuple[int | None, str
     return None, "nowhere"
 
 
-def _from_torch() -> int | None:
+def from_torch() -> int | None:
+    """The rank of torch.distributed, where it is imported and initialised. Never raises."""
     try:
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available():

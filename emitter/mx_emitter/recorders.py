@@ -177,27 +177,18 @@ class Recorders:
 
 
 def _candidate(candidate: Any) -> dict[str, Plain]:
-    return {
-        "source_worker_id": text(_attribute(candidate, "worker_id")),
-        "load": _published_load(candidate),
-    }
-
-
-def _attribute(candidate: Any, name: str) -> object:
+    """A candidate's id and load; None when it published none: that is never read as 0."""
+    load = None
     try:
-        return getattr(candidate, name, None)
+        worker_id = candidate.worker_id
     except Exception:
-        return None
-
-
-def _published_load(candidate: Any) -> Plain:
-    """The load as a float, None when none was published: that is never read as 0."""
+        worker_id = None
     try:
-        if not candidate.HasField("source_load"):
-            return None
-        return number(float(candidate.source_load))
+        if candidate.HasField("source_load"):
+            load = float(candidate.source_load)
     except Exception:
-        return None
+        load = None
+    return {"source_worker_id": text(worker_id), "load": number(load)}
 
 
 #: The recorders of this process.

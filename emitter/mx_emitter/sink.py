@@ -56,10 +56,10 @@ class Sink:
             trouble.say("unexpected", f"metrics could not be enabled: {text(error)}")
         return self.stream is not None
 
-    def look_up_rank(self) -> None:
+    def ask_torch(self) -> None:
         """Look for the rank again: torch.distributed may have been initialised since."""
         if self.stream is not None:
-            self.stream.look_up_rank()
+            self.stream.ask_torch()
 
     def _first_event(self, event: bytes, fields: dict[str, Any], level: bytes = b"info") -> None:
         try:

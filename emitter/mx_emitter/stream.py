@@ -25,7 +25,7 @@ from .directory import opened, weigh
 from .encode import encode, well_formed
 from .events import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION, SegmentName
 from .loads import load_id
-from .rank import find_rank
+from .rank import find_rank, from_torch
 from .segment import Segment
 from .settings import Settings
 
@@ -180,7 +180,15 @@ class Stream:
         """Take the rank the engine said, once it said one, else look again."""
         if said is not None:
             self._said_rank = said
-        rank = self._said_rank if self._said_rank is not None else find_rank()[0]
+        self._take_rank(self._said_rank if self._said_rank is not None else find_rank()[0])
+
+    def ask_torch(self) -> None:
+        """Take the rank of torch.distributed, unless the engine said one."""
+        rank = from_torch()
+        if rank is not None and self._said_rank is None:
+            self._take_rank(rank)
+
+    def _take_rank(self, rank: int | None) -> None:
         if rank != self.rank or not self._constant:
             scheme = encode({"rank": rank, "scheme": self.settings.scheme})
             self._constant = b"," + scheme[1:-2] + b","

@@ -91,7 +91,7 @@ class LoadTimer(Timer):
         self._token: contextvars.Token[str | None] | None = None
         if not sink.off:
             try:
-                sink.look_up_rank()
+                sink.ask_torch()
                 self._load_id = loads.new_load_id()
                 self._token = loads.begin(self._load_id)
             except Exception:  # its events go without an id
