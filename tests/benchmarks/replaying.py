@@ -89,9 +89,9 @@ def _measured(place: Path) -> Iterator[Row]:
 
 
 def _run(command: list[str]) -> _Run:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", _RUN, *command], check=True, capture_output=True
-    )
+    done = subprocess.run([sys.executable, "-I", "-S", _RUN, *command], capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"{command}: {done.stderr.decode()}")
     took, memory = done.stderr.splitlines()[-1].split()
     return _Run(float(took), float(memory) / 1024, done.stdout)
 
