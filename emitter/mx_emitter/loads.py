@@ -13,31 +13,32 @@ import sys
 import threading
 from typing import Any
 
-#: The running load's id, None outside of loads. A forked child inherits it, a new thread does not.
-load_id: contextvars.ContextVar[str | None] = contextvars.ContextVar("mx_load_id", default=None)
+#: The running load as it stands on a line, its ``load_id``; None outside of loads. A forked child
+#: inherits it, a new thread does not.
+mark: contextvars.ContextVar[bytes | None] = contextvars.ContextVar("mx_load", default=None)
 
-#: The loads that run in this process, each with the threads that were there before it.
-running: dict[str, frozenset[int]] = {}
-
-
-def new_load_id() -> str:
-    """12 random hex digits."""
-    return os.urandom(6).hex()
+#: The loads that run in this process, by mark, each with the threads that were there before it.
+running: dict[bytes, frozenset[int]] = {}
 
 
-def begin(load: str) -> contextvars.Token[str | None]:
+def new_mark() -> bytes:
+    """The field ``load_id`` of a new load, 12 random hex digits, and the comma after it."""
+    return b'"load_id":"%b",' % os.urandom(6).hex().encode()
+
+
+def begin(load: bytes) -> contextvars.Token[bytes | None]:
     """A load begins in this context."""
     running[load] = frozenset(sys._current_frames())
-    return load_id.set(load)
+    return mark.set(load)
 
 
-def end(load: str, token: contextvars.Token[str | None]) -> None:
+def end(load: bytes, token: contextvars.Token[bytes | None]) -> None:
     """The load is over, perhaps in another context than it began in."""
     running.pop(load, None)
     try:
-        load_id.reset(token)
+        mark.reset(token)
     except ValueError:
-        load_id.set(None)
+        mark.set(None)
 
 
 def forget() -> None:
@@ -45,23 +46,7 @@ def forget() -> None:
     running.clear()
 
 
-def mark(fields: dict[str, Any], load: str | None) -> dict[str, Any]:
-    """The fields of an event, with the load that it belongs to and its trace, if any.
-
-    ``load`` is what `load_id` says in this context.
-    """
-    if load is None:
-        load = _only_one()
-        if load is None:
-            return fields
-    fields["load_id"] = load
-    opentelemetry: Any = sys.modules.get("opentelemetry.trace")
-    if opentelemetry is not None:
-        return {**_trace(opentelemetry), **fields}
-    return fields
-
-
-def _only_one() -> str | None:
+def only_one() -> bytes | None:
     """The load that runs, where it is the only one and this thread was started during it."""
     # A copy: loads come and go while other threads look.
     found = list(running.items())
@@ -70,9 +55,13 @@ def _only_one() -> str | None:
     return None
 
 
-def _trace(opentelemetry: Any) -> dict[str, str]:
-    """``trace_id`` and ``span_id`` of OpenTelemetry's current span, if any. Never raises."""
+def trace() -> dict[str, str]:
+    """``trace_id`` and ``span_id`` of OpenTelemetry's current span, if there is one.
+
+    Asked only where somebody has imported OpenTelemetry. Never raises.
+    """
     try:
+        opentelemetry: Any = sys.modules["opentelemetry.trace"]
         context = opentelemetry.get_current_span().get_span_context()
         if not context.is_valid:
             return {}

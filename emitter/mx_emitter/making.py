@@ -38,7 +38,7 @@ _VALUES = {
 _RENAMED = {"nbytes": "bytes"}
 
 CALLED = b'"recorder_called"'
-_UNKNOWN_SPAN = Span(None, CALLED)
+_UNKNOWN_SPAN = Span(None, CALLED, None, None)
 _NOT_GIVEN = object()
 
 _FIELDS = """

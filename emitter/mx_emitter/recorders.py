@@ -78,10 +78,14 @@ class Recorders:
 
         An element has ``worker_id``, ``source_load`` and a protobuf message's ``HasField``.
         """
-        # An iterator is the caller's to use up; the client reads slices of a sequence.
-        if not ordered or iter(ordered) is ordered:
+        if not ordered:
             return None
-        return {"loads": [_candidate(each) for each in itertools.islice(ordered, _MAX_CANDIDATES)]}
+        if type(ordered) not in (list, tuple) or len(ordered) > _MAX_CANDIDATES:
+            # An iterator is the caller's to use up; the client reads slices of a sequence.
+            if iter(ordered) is ordered:
+                return None
+            ordered = itertools.islice(ordered, _MAX_CANDIDATES)
+        return {"loads": [_candidate(each) for each in ordered]}
 
     # -- the transfer --------------------------------------------------------------------
 
@@ -178,17 +182,19 @@ class Recorders:
 
 def _candidate(candidate: Any) -> dict[str, Plain]:
     """A candidate's id and load; None when it published none: that is never read as 0."""
-    load = None
     try:
         worker_id = candidate.worker_id
     except Exception:
         worker_id = None
+    load: Plain = None
     try:
         if candidate.HasField("source_load"):
-            load = float(candidate.source_load)
+            load = number(float(candidate.source_load))
     except Exception:
         load = None
-    return {"source_worker_id": text(worker_id), "load": number(load)}
+    if type(worker_id) is not str:
+        worker_id = text(worker_id)
+    return {"source_worker_id": worker_id, "load": load}
 
 
 #: The recorders of this process.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -24,7 +25,6 @@ from .client import client_version
 from .directory import opened, weigh
 from .encode import encode, well_formed
 from .events import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION, SegmentName
-from .loads import load_id
 from .rank import find_rank, from_torch
 from .segment import Segment
 from .settings import Settings
@@ -36,6 +36,8 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SECOND = 1_000_000_000
 
 _LINE = b'{"event":%b,"timestamp":"%b%06dZ","level":"%b",%b%d%b%b'
+
+_load_of_context = loads.mark.get
 
 # What may differ between a line that was measured and the same line with another seq.
 _SLACK = 32
@@ -130,17 +132,21 @@ class Stream:
         """Log one event, or count it as dropped. Never raises an Exception.
 
         ``event`` is its name as JSON, ``level`` a plain word. ``fields`` are its own fields, none
-        of a reserved name; they belong to the stream from now on.
+        of a reserved name.
         """
         lock = self._lock
         try:
-            load = load_id.get()
-            if load is not None or loads.running:
-                fields = loads.mark(fields, load)
+            load = _load_of_context()
+            if load is None and loads.running:
+                load = loads.only_one()
+            if load is not None and "opentelemetry.trace" in sys.modules:
+                fields = {**loads.trace(), **fields}
             try:
                 body = dumps(fields, None, OPT_APPEND_NEWLINE)[1:]
             except Exception:  # rare: a lone surrogate, or a caller's field
                 body = encode(fields)[1:]
+            if load is not None:
+                body = (load if fields else load[:-1]) + body
             # What ``with`` does here takes three times as long. Acquired within the ``try``: right
             # after it a signal handler may raise.
             try:

@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from . import loads, trouble
 from .faults import describe
@@ -16,13 +16,18 @@ from .sink import sink
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Span(NamedTuple):
+class Span:
     """What a timer logs: event names as JSON, and its outcomes; None where it logs none."""
 
-    started: bytes | None
-    finished: bytes
-    good: str | None = None
-    bad: str | None = None
+    __slots__ = ("bad", "finished", "good", "started")
+
+    def __init__(
+        self, started: bytes | None, finished: bytes, good: str | None, bad: str | None
+    ) -> None:
+        self.started = started
+        self.finished = finished
+        self.good = good
+        self.bad = bad
 
 
 class Timer:
@@ -44,7 +49,7 @@ class Timer:
     def __enter__(self) -> Timer:
         if self._span.started is not None and not sink.off:
             try:
-                sink.emit(self._span.started, dict(self._fields))
+                sink.emit(self._span.started, self._fields)
             except Exception:
                 trouble.uncounted += ("unencodable",)
         self._began = time.perf_counter()
@@ -61,7 +66,7 @@ class Timer:
             return
         try:
             span = self._span
-            fields = dict(self._fields)
+            fields = self._fields.copy()
             if span.good is not None:
                 fields["outcome"] = span.good if error is None else span.bad
             fields["seconds"] = self.seconds
@@ -85,15 +90,15 @@ class Timer:
 class LoadTimer(Timer):
     """The timer of a load: its body's events carry the load's id, and so do its own two."""
 
-    __slots__ = ("_load_id", "_token")
+    __slots__ = ("_load", "_token")
 
     def __enter__(self) -> Timer:
-        self._token: contextvars.Token[str | None] | None = None
+        self._token: contextvars.Token[bytes | None] | None = None
         if not sink.off:
             try:
                 sink.ask_torch()
-                self._load_id = loads.new_load_id()
-                self._token = loads.begin(self._load_id)
+                self._load = loads.new_mark()
+                self._token = loads.begin(self._load)
             except Exception:  # its events go without an id
                 pass
         return super().__enter__()
@@ -105,7 +110,7 @@ class LoadTimer(Timer):
         trace: TracebackType | None,
     ) -> None:
         if self._token is not None:
-            loads.load_id.set(self._load_id)  # the end may come in another context than the start
+            loads.mark.set(self._load)  # the end may come in another context than the start
         super().__exit__(kind, error, trace)
         if self._token is not None:
-            loads.end(self._load_id, self._token)
+            loads.end(self._load, self._token)
