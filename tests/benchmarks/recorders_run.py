@@ -65,7 +65,7 @@ TIMERS = {
 }
 
 #: Calls in each run, loads in each run, and rounds.
-CALLS, LOADS, ROUNDS = 4000, 200, 15
+CALLS, LOADS, ROUNDS = 4000, 200, 31
 
 #: While metrics are off, a call takes little more than the loop around it: ten are in each turn.
 TURNS, IN_A_TURN = 20_000, 10

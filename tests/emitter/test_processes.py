@@ -251,6 +251,42 @@ metrics.record_attempt("last", "x")
     assert len(used) == len(set(used))
 
 
+def test_a_handler_that_raises_while_an_event_waits_for_another_thread(program: Program) -> None:
+    """What it raises passes; the event is not half in the middle of the other thread's."""
+    program.run(
+        """
+import signal, threading
+from mx_emitter import metrics
+from mx_emitter.sink import sink
+metrics.record_attempt("main", "first")
+def interrupt(signum, frame): raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+held, over = threading.Event(), threading.Event()
+def hold():
+    with sink.stream._lock:
+        held.set()
+        over.wait(30)
+        metrics.record_attempt("other", "x")
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait(30)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    metrics.record_attempt("main", "interrupted")
+except KeyboardInterrupt:
+    over.set()
+else:
+    raise SystemExit("the interrupt was swallowed")
+thread.join(30)
+assert not thread.is_alive()
+metrics.record_attempt("main", "last")
+"""
+    )
+    attempts = [(event["policy"], event["result"]) for event in program.log.events()]
+    assert attempts == [("main", "first"), ("other", "x"), ("main", "last")]
+    program.log.check_books()
+
+
 def test_labels_are_made_to_text_outside_of_the_lock(program: Program) -> None:
     """A ``__str__`` that waits for a lock whose holder records would hang otherwise."""
     program.run(

@@ -159,6 +159,16 @@ def test_logs_its_event(
 
 
 @by_name
+def test_arguments_may_be_given_by_position_or_by_name_or_both(
+    name: str, arguments: dict[str, Any], event: str, fields: dict[str, Any], log: Log
+) -> None:
+    for count in range(len(arguments) + 1):
+        by_name = dict(list(arguments.items())[count:])
+        getattr(metrics, name)(*list(arguments.values())[:count], **by_name)
+    assert log.own_fields() == [{"event": event, **fields}] * (len(arguments) + 1)
+
+
+@by_name
 def test_takes_the_clients_arguments_by_the_clients_names(
     name: str, arguments: dict[str, Any], event: str, fields: dict[str, Any]
 ) -> None:
