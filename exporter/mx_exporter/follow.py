@@ -28,7 +28,7 @@ from .segments import NotRegular, open_segment, probe
 _log = logging.getLogger(__name__)
 
 #: Bytes read at a time. Bounds what a drain holds in memory, and how late it sees its deadline.
-BLOCK_BYTES = 64 * 1024
+BLOCK_BYTES = 128 * 1024
 
 #: Bytes before the read position that are compared before a file is read on. More than a line,
 #: so that they hold a number or a time: lines that end alike would pass for one another.

@@ -5,6 +5,9 @@ systems that have none), so nothing depends on them: the directory is listed eve
 too. Where inotify is refused or out of watches, that listing alone is the polling, done more
 often. watchdog's own polling observer is not used: it would stat every segment every second,
 those included that were read long ago.
+
+A notification costs 0.1 ms, whatever is done with it, and reading the directory little more. So
+where many come, they are done without for a while, and the directory is listed instead.
 """
 
 from __future__ import annotations
@@ -35,6 +38,12 @@ logger = logging.getLogger(__name__)
 NOTIFIED_PERIOD = 5.0
 POLLING_PERIOD = 1.0
 
+#: Notifications between two looks, some 0.1 s apart when they come often, that are too many; the
+#: seconds that we do without; and those between listings meanwhile.
+MANY = 50
+REST_SECONDS = 2.0
+RESTING_PERIOD = 0.1
+
 #: Seconds after which to ask again for notifications that were refused; doubled each time, since
 #: watchdog 6 loses three descriptors with each refusal.
 RETRY_SECONDS = 60.0
@@ -58,7 +67,8 @@ class Waker:
 
     def __init__(self, directory: str, wake: Callable[[], None]) -> None:
         self._directory = directory
-        self._wake = wake
+        self._handler = _Handler(wake)
+        self._rest_until = 0.0
         self._observer: BaseObserver | None = None
         self._watched: tuple[int, int] | None = None
         self._refusals = 0
@@ -71,6 +81,8 @@ class Waker:
 
     def period(self) -> float:
         """Seconds until the directory should be listed though nothing woke us."""
+        if self._rests():
+            return RESTING_PERIOD
         return NOTIFIED_PERIOD if self.watching else POLLING_PERIOD
 
     def look(self) -> None:
@@ -80,6 +92,12 @@ class Waker:
         nothing, so it is known by its device and inode, and by the end of the thread that watched
         it (an inode number may be given again at once).
         """
+        if self._handler.take_count() > MANY:
+            self.stop()
+            self._watched = None
+            self._rest_until = time.monotonic() + REST_SECONDS
+        if self._rests():
+            return
         try:
             found = os.stat(self._directory)
             standing = (found.st_dev, found.st_ino)
@@ -98,6 +116,9 @@ class Waker:
             observer.stop()
             observer.join(timeout=1)
 
+    def _rests(self) -> bool:
+        return time.monotonic() < self._rest_until
+
     def _alive(self) -> bool:
         observer = self._observer
         if observer is None:
@@ -113,7 +134,7 @@ class Waker:
             from watchdog.observers.inotify import InotifyObserver
 
             observer = InotifyObserver()
-            observer.schedule(_Handler(self._wake), path, event_filter=_EVENTS)
+            observer.schedule(self._handler, path, event_filter=_EVENTS)
             observer.start()
         except Exception as error:  # noqa: BLE001 - the listing goes on without, whatever it was
             if observer is not None:
@@ -137,6 +158,13 @@ class _Handler(FileSystemEventHandler):
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
+        self._count = 0
 
     def dispatch(self, event: FileSystemEvent) -> None:  # noqa: ARG002
+        self._count += 1
         self._wake()
+
+    def take_count(self) -> int:
+        """Events since the last call, give or take one."""
+        count, self._count = self._count, 0
+        return count

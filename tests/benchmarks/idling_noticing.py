@@ -54,7 +54,7 @@ async def main(directory: str, count: int) -> None:
     figures = await asyncio.to_thread(noticed, pipeline, count)
     draining.cancel()
     await drains.close(pipeline.close)
-    print(json.dumps(figures))  # noqa: T201
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

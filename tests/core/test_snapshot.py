@@ -145,3 +145,17 @@ def test_numbers_at_the_edge_can_be_kept():
     assert state.logged == 2**63
     assert orjson.loads(snapshot.dump(state, {}))["books"]
     assert pages(snapshot.load(snapshot.dump(state, {})).state) == pages(state)
+
+
+def test_a_process_that_is_gone_takes_little_room() -> None:
+    def size(processes: int) -> int:
+        fold = Fold()
+        covered = {}
+        for n in range(processes):
+            log = Lines(f"{n:012x}")
+            fold.feed_lines([log.header(), log("source_attempted", policy="p", result="success")])
+            fold.writer_gone(log.proc)
+            covered[log.proc] = 0
+        return len(snapshot.dump(fold.state, covered))
+
+    assert size(110) - size(10) < 100 * 64

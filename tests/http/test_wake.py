@@ -274,3 +274,41 @@ def test_the_end_of_a_writer_is_seen_though_nothing_tells_of_it(
         support.wait_until(lambda: exporter.get().sample('mx_exporter_owner_state{state="owner"}'))
         assert exporter.get().sample('mx_exporter_writers{state="alive"}') == 1
     support.wait_until(lambda: not segment.exists())
+
+
+def test_a_crowd_of_notifications_is_done_without_for_a_while(
+    woken: Woken, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "REST_SECONDS", 3600.0)
+    place.mkdir()
+    woken.waker.look()
+    # Two notices in a row that are alike become one.
+    with (
+        open(place / "a", "wb", buffering=0) as file,
+        open(place / "b", "wb", buffering=0) as other,
+    ):
+
+        def write(count: int) -> None:
+            for _ in range(count // 2):
+                file.write(b"x")
+                other.write(b"x")
+            woken.wait()
+
+        write(wake.MANY // 4)
+        woken.waker.look()
+        assert woken.waker.watching
+        write(wake.MANY * 2)
+        woken.waker.look()
+        assert not woken.waker.watching
+        assert woken.waker.period() == wake.RESTING_PERIOD
+        woken.waker.look()
+        assert not woken.waker.watching
+        file.write(b"x")
+        assert woken.quiet() == 0
+    monkeypatch.setattr(woken.waker, "_rest_until", time.monotonic())
+    assert woken.waker.period() == POLLING_PERIOD
+    woken.waker.look()
+    assert woken.waker.watching
+    assert woken.waker.period() == NOTIFIED_PERIOD
+    (place / "c").touch()
+    woken.wait()
