@@ -52,11 +52,16 @@ def record(self, {by_position}, /, *rest, **more):
     if sink.off:
         return
     try:
-        if rest or more or {last} is NOT_GIVEN:
-            given = [each for each in ({given},) if each is not NOT_GIVEN]
-            record_any(self, *given, *rest, **more)
-        else:
-            sink.emit(EVENT, {fields})
+        if not (rest or more or {last} is NOT_GIVEN):
+            fields = {fields}
+            if fields is not None:
+                sink.emit(EVENT, fields)
+            return
+    except Exception:  # of the fields: once called, emit raises nothing
+        pass
+    try:
+        given = [each for each in ({given},) if each is not NOT_GIVEN]
+        record_any(self, *given, *rest, **more)
     except Exception:
         trouble.uncounted += ("unencodable",)
 """
@@ -86,11 +91,7 @@ def records(
         declared: Callable[Concatenate[_Self, _Given], None],
     ) -> Callable[Concatenate[_Self, _Given], None]:
         fields = _fields(declared, constants)
-        record_any = logs(event)(_compiled_fields(declared, fields))
-        record: Callable[Concatenate[_Self, _Given], None] = _compiled(
-            "record", _RECORDER, declared, fields, EVENT=_as_json(event), record_any=record_any
-        )
-        return record
+        return _recorder(event, declared, _compiled_fields(declared, fields), fields)
 
     return decorate
 
@@ -102,33 +103,47 @@ def logs(
     Callable[Concatenate[_Self, _Given], None],
 ]:
     """Make a recorder of a method that returns its event's fields (None: nothing to log)."""
-    name = _as_json(event)
 
     def decorate(
         fields_of: Callable[Concatenate[_Self, _Given], Fields | None],
     ) -> Callable[Concatenate[_Self, _Given], None]:
-        parameters = frozenset(_parameters(fields_of))
-
-        def record(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
-            if sink.off:
-                return
-            try:
-                event = name
-                try:
-                    fields = fields_of(self, *args, **kwargs)
-                    if kwargs and fields is not None:
-                        _add(fields, kwargs, parameters)
-                except Exception:  # arguments that we have no place for: a newer client's
-                    event, fields = CALLED, _call(fields_of.__name__, args, kwargs)
-                if fields is not None:
-                    sink.emit(event, fields)
-            except Exception:
-                trouble.uncounted += ("unencodable",)
-
-        functools.update_wrapper(record, fields_of)
-        return record
+        fields = f"fields_of(self, {', '.join(_parameters(fields_of))})"
+        return _recorder(event, fields_of, fields_of, fields)
 
     return decorate
+
+
+def _recorder(
+    event: str,
+    declared: Callable[Concatenate[_Self, _Given], object],
+    fields_of: Callable[..., Fields | None],
+    fields: str,
+) -> Callable[Concatenate[_Self, _Given], None]:
+    """The recorder of what was declared; ``fields`` is the code of its fields."""
+    name = _as_json(event)
+    parameters = frozenset(_parameters(declared))
+
+    def record_any(self: object, /, *args: object, **kwargs: object) -> None:
+        event = name
+        try:
+            fields = fields_of(self, *args, **kwargs)
+            if kwargs and fields is not None:
+                _add(fields, kwargs, parameters)
+        except Exception:  # arguments that we have no place for: a newer client's
+            event, fields = CALLED, _call(fields_of.__name__, args, kwargs)
+        if fields is not None:
+            sink.emit(event, fields)
+
+    record: Callable[Concatenate[_Self, _Given], None] = _compiled(
+        "record",
+        _RECORDER,
+        declared,
+        fields,
+        EVENT=name,
+        fields_of=fields_of,
+        record_any=record_any,
+    )
+    return record
 
 
 def times(
