@@ -118,13 +118,13 @@ def serving(make: Callable[[int], list[str]], ready: str = "/metrics") -> Iterat
         process.wait()
 
 
-def until(condition: Callable[[], bool], limit: float = 60.0) -> None:
-    """Wait for a condition. Raises TimeoutError."""
+def until(condition: Callable[[], bool], limit: float = 60.0, pause: float = 0.002) -> None:
+    """Wait for a condition, so many seconds. Raises TimeoutError."""
     end = time.monotonic() + limit
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError
-        time.sleep(0.002)
+        time.sleep(pause)
 
 
 def exporter(directory: Path) -> Callable[[int], list[str]]:
