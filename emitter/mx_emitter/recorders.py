@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from .encode import Plain, number, text
@@ -189,7 +190,9 @@ def _candidate(candidate: Any) -> dict[str, Plain]:
     load: Plain = None
     try:
         if candidate.HasField("source_load"):
-            load = number(float(candidate.source_load))
+            load = float(candidate.source_load)
+            if not isfinite(load):
+                load = number(load)
     except Exception:
         load = None
     if type(worker_id) is not str:
