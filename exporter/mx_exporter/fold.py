@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from mx_emitter.events import TIMESTAMP
-
 from .books import Book
-from .parse import Rejected, check, load_lines
+from .parse import Record, Rejected, parse_events
 from .plans import Plan, Plans
 from .state import State
+from .typed import Event, event_of
 
 
 class Fold:
@@ -53,63 +52,51 @@ class Fold:
 
     def feed_lines(self, lines: Iterable[bytes]) -> None:
         """Parse lines and fold what they give."""
-        self.feed(load_lines(lines))
+        self.feed(parse_events(lines))
 
-    def feed(self, values: Iterable[Any]) -> None:
-        """Fold the values of lines, checked or not: events by what they say, rejected lines by
-        reason."""
+    def feed(self, events: Iterable[Event | Record | Rejected]) -> None:
+        """Fold what lines gave: events, or records, by what they say, rejected lines by reason."""
         touched: list[Plan] = []
         try:
-            self._tell_apart(values, touched)
+            self._tell_apart(events, touched)
         finally:
             self._plans.carry_out(touched)
 
-    def _tell_apart(self, values: Iterable[Any], touched: list[Plan]) -> None:
+    def _tell_apart(self, events: Iterable[Event | Record | Rejected], touched: list[Plan]) -> None:
         """Enter events in the books, and lay each that was not met before with its plan."""
-        state, exact, books = self.state, self._plans.exact, self.state.books
-        is_timestamp = TIMESTAMP.fullmatch
-        proc: Any = object()  # equal to nothing
-        book = Book()
-        for value in values:
-            # A line just as the emitter writes it, that says what was said before, needs no
-            # check of each of its fields. All else takes the long way, to the same plan.
+        state, shapes, books = self.state, self._plans.shapes, self.state.books
+        proc, book = "", Book()
+        given: Any
+        for given in events:
+            event = given
             try:
-                said, plans, in_load = exact[len(value)][value["event"]]
-                plan = plans[said(value)]
-                timestamp, seq, rank = value["timestamp"], value["seq"], value["rank"]
-                if value["proc"] != proc:
-                    book = books[value["proc"]]
-                    proc = value["proc"]
-                good = (
-                    seq == book.end
-                    and type(seq) is int
-                    and (type(rank) is int or rank is None)
-                    and (not in_load or type(value["load_id"]) is str)
-                    and is_timestamp(timestamp) is not None
-                )
-            except (KeyError, TypeError):
-                good = False
-            if good:
+                says, plans = shapes[type(event)]
+                plan = plans[says(event)]
+            except KeyError:  # what was not said before, or no event
+                if isinstance(given, Rejected):
+                    self.reject(given.reason)
+                    continue
+                if isinstance(given, dict):
+                    event = event_of(given)
+                plan = self._plans.find(event)
+            if event.proc != proc:
+                proc = event.proc
+                book = books.get(proc) or books.setdefault(proc, Book())
+            seq = event.seq
+            if seq == book.end:
                 book.end = seq + 1
                 state.logged += 1
-            else:
-                event = check(value)
-                if isinstance(event, Rejected):
-                    self.reject(event.reason)
-                    continue
-                timestamp, seq, proc = event["timestamp"], event["seq"], event["proc"]
-                book = books.setdefault(proc, Book())
-                if not self._enter(book, seq):
-                    continue
-                plan = self._plans.find(event)
+            elif not self._enter(book, seq):
+                continue
+            timestamp = event.timestamp
             if timestamp > state.last_event:
                 state.last_event = timestamp
             if timestamp < plan.oldest:
                 plan.oldest = timestamp
-            events = plan.events
-            if not events:
+            waiting = plan.events
+            if not waiting:
                 touched.append(plan)
-            events.append(value)
+            waiting.append(event)
 
     def reject(self, reason: str, count: int = 1) -> None:
         """Count lines that give no event (`parse.REASONS`)."""

@@ -45,8 +45,11 @@ class LineSplitter:
         if rest:
             whole = rest.split(b"\n")
             tail = whole.pop()
-            for line in whole:
-                self._keep(lines, line)
+            if len(rest) < self._limit:  # and so is each of its lines
+                lines += whole
+            else:
+                for line in whole:
+                    self._keep(lines, line)
             if tail:
                 self._hold(tail)
         return lines

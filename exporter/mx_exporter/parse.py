@@ -1,8 +1,10 @@
-"""Lines to events: JSON, and the types that the schema promises."""
+"""Lines to events: JSON, and the types that the schema promises.
+
+A record is a line's object as it stands there, for those who show it; the fold takes events.
+"""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -18,6 +20,8 @@ from mx_emitter.events import (
     TEXT,
     TIMESTAMP,
 )
+
+from .typed import Event, decode, event_of
 
 #: Why a line can be rejected. A rejected line is counted by reason and skipped.
 REASONS = {
@@ -98,14 +102,9 @@ _BLANK = object()
 _BOM = b"\xef\xbb\xbf"
 _PADDING = b"\0 \t\r\n"
 
-#: Stands between two lines of a block. A line can repeat no number it cannot know, so lines
-#: that only fit together (one holding two objects, two holding one) show as misplaced.
-_SEPARATOR = random.SystemRandom().getrandbits(62)
-_JOINT = b",%d," % _SEPARATOR
-
 
 def check(value: object) -> Record | Rejected:
-    """Turn a line's JSON value into an event: an object whose keys are of the types in
+    """Judge a line's JSON value: a record is an object whose keys are of the types in
     `mx_emitter.events.EVENTS`. Events and fields that the schema does not know pass."""
     if type(value) is Rejected:
         return value
@@ -141,7 +140,7 @@ def _named(value: object) -> str:
 
 
 def parse_line(line: bytes) -> Record | Rejected | None:
-    """Turn one line, without its newline, into an event.
+    """Turn one line, without its newline, into a record.
 
     Returns None for a blank line, and a `Rejected` for one that is not JSON, or that `check`
     rejects.
@@ -151,28 +150,30 @@ def parse_line(line: bytes) -> Record | Rejected | None:
 
 
 def parse_lines(lines: Iterable[bytes]) -> list[Record | Rejected]:
-    """Turn lines into events, in order: `parse_line` of each, blank lines left out."""
-    return [check(value) for value in load_lines(lines)]
+    """Turn lines into records, in order: `parse_line` of each, blank lines left out."""
+    parsed = map(parse_line, lines)
+    return [record for record in parsed if record is not None]
 
 
-def load_lines(lines: Iterable[bytes]) -> list[Any]:
-    """The JSON values of lines, in order, not checked yet; blank lines are left out, and a line
-    that is not JSON is a `Rejected`.
+def parse_events(lines: Iterable[bytes]) -> list[Event | Rejected]:
+    """Turn lines into what the fold takes, in order; blank lines are left out.
 
-    Parsed as one JSON array where that gives the same.
+    Lines just as the emitter writes them need not be judged key by key.
     """
     filled = [line for line in lines if line]
-    try:
-        values = orjson.loads(b"[" + _JOINT.join(filled) + b"]")
-    except orjson.JSONDecodeError:
-        values = None
-    else:
-        joints = values[1::2]
-        if len(values) != 2 * len(filled) - 1 or joints != [_SEPARATOR] * len(joints):
-            values = None if filled else []
-    if values is None:
-        return [value for value in map(_load, filled) if value is not _BLANK]
-    return values[::2]  # type: ignore[no-any-return]
+    events = decode(filled)
+    if events is None:
+        parsed = map(_parse_event, filled)
+        return [event for event in parsed if event is not None]
+    return list(events)
+
+
+def _parse_event(line: bytes) -> Event | Rejected | None:
+    events = decode([line])
+    if events is not None:
+        return events[0]
+    record = parse_line(line)
+    return event_of(record) if isinstance(record, dict) else record
 
 
 def _load(line: bytes) -> Any:

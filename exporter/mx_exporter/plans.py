@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Generic
 
-from mx_emitter.events import EVENTS, HEADERS, NUMBER, OPTIONAL_TEXT, RESERVED_KEYS, TEXT
+from mx_emitter.events import EVENTS, HEADERS, OPTIONAL_TEXT, TEXT
 
 from .families import (
     ABANDONED,
@@ -27,10 +27,10 @@ from .families import (
     label_values,
 )
 from .loads import LoadLabels
-from .parse import Record
 from .series import Counted, Latest, Observed, Present, Summed
 from .state import State
 from .tables import S, Table
+from .typed import TYPES, Event
 
 #: Why an event can be refused though its line is good.
 REFUSALS = {
@@ -60,20 +60,16 @@ _MAX_PLANS = 20_000
 _MAX_SAID = 2_000
 
 #: Events that were refused, and why.
-Refused = Sequence[tuple[Record, str]]
+Refused = Sequence[tuple[Event, str]]
 
 #: Takes events that say the same, and a timestamp that none of them is older than.
-Step = Callable[[list[Record], str], Refused]
-
-#: Fields that the emitter logs only where there is something to say.
-_SELDOM = frozenset({"error", "error_type", "timed"})
+Step = Callable[[list[Event], str], Refused]
 
 _LABELS = frozenset(label.name for family in FAMILIES for label in family.labels)
 
-#: event -> keys whose values, all of them text or null, tell what it says.
+#: event -> fields whose values, all of them text or null, tell what it says.
 _SAID = {
     event.name: (
-        "level",
         "scheme",
         *(
             field.name
@@ -108,19 +104,19 @@ class Plan:
     __slots__ = ("births", "born", "event", "events", "oldest", "steps")
 
     def __init__(
-        self, event: str, births: tuple[Callable[[Record, str], None], ...], steps: tuple[Step, ...]
+        self, event: str, births: tuple[Callable[[Event, str], None], ...], steps: tuple[Step, ...]
     ) -> None:
         self.event = event
         self.births = births
         self.steps = steps
         #: Events that wait for `Plans.carry_out`.
-        self.events: list[Record] = []
+        self.events: list[Event] = []
         #: Smallest timestamp of all events that there were, and of those births were done for.
         self.oldest = self.born = _NEVER
 
 
-#: What an event says, as one value; the plans of events by that; whether it has a load's id.
-Shape = tuple[Callable[[Record], object], dict[object, Plan], bool]
+#: What an event says, as one value; and the plans by that.
+Shape = tuple[Callable[[Event], Any], dict[object, Plan]]
 
 
 class Plans:
@@ -137,31 +133,26 @@ class Plans:
             for name, store in state.detail.items()
         }
         self._loads_refused = 0
-        self._ended: list[Record] = []
+        self._ended: list[Any] = []
         self._births: dict[object, str] = {}
         self._skip = Plan("", (), (_skip,))
-        self._plans: dict[str, dict[object, Plan]] = {name: {} for name in EVENTS}
-        #: Number of keys -> event -> shape, for lines just as the emitter writes them. All texts
-        #: of such an event are among what it says, so where that is known they are good.
-        self.exact: dict[int, dict[str, Shape]] = {}
-        for name, plans in self._plans.items():
-            own = [field for field in EVENTS[name].fields if field.name not in _SELDOM]
-            if all(field.kind == NUMBER or field.name in _SAID[name] for field in own):
-                said, keys = itemgetter(*_SAID[name]), len(RESERVED_KEYS) - 1 + len(own)
-                self.exact.setdefault(keys, {})[name] = (said, plans, False)
-                self.exact.setdefault(keys + 1, {})[name] = (said, plans, True)
+        #: By type of event.
+        self.shapes: dict[type[Event], Shape] = {
+            kind: (attrgetter(*_SAID[name]), {}) for name, kind in TYPES.items()
+        }
 
-    def find(self, event: Record) -> Plan:
+    def find(self, event: Event) -> Plan:
         """The plan for an event."""
-        name = event["event"]
-        plans = self._plans.get(name)
-        if plans is None:
+        kind = type(event)
+        if kind not in self.shapes:
             return self._skip
-        said = tuple(map(event.get, _SAID[name]))
+        says, plans = self.shapes[kind]
+        said = says(event)
         plan = plans.get(said)
         if plan is None:
-            plan = self._make(event)
-            if sum(len(value) for value in said if value is not None) <= _MAX_SAID:
+            plan = self._make(kind.__name__)
+            values = said if isinstance(said, tuple) else (said,)
+            if sum(len(value) for value in values if value is not None) <= _MAX_SAID:
                 if len(plans) >= _MAX_PLANS:
                     plans.clear()
                 plans[said] = plan
@@ -181,7 +172,7 @@ class Plans:
             for step in plan.steps:
                 refused = step(events, oldest) or refused
             for event, reason in refused:
-                book = state.books[event["proc"]]
+                book = state.books[event.proc]
                 if reason == SKIPPED:
                     book.skipped += 1
                     state.skipped += 1
@@ -193,8 +184,8 @@ class Plans:
                 state.events[plan.event] += folded
         # Not before the other events of the same load were met.
         for event in self._ended:
-            proc = event["proc"]
-            state.loads.forget(proc, event["load_id"], state.books[proc].complete)
+            proc = event.proc
+            state.loads.forget(proc, event.load_id, state.books[proc].complete)
         self._ended.clear()
 
     def take_over_refusals(self, other: Plans) -> None:
@@ -216,8 +207,7 @@ class Plans:
                 if family.measure in (IN_PROGRESS, ABANDONED):
                     yield family.name, self._loads_refused
 
-    def _make(self, event: Record) -> Plan:
-        name = event["event"]
+    def _make(self, name: str) -> Plan:
         births = []
         steps: list[Step] = []
         if name in HEADERS:
@@ -245,12 +235,12 @@ class Plans:
             steps.append(self._following_loads(name))
         return Plan(name, tuple(births), tuple(steps))
 
-    def _births_with(self, kind: str, *names: str) -> Callable[[Record, str], None]:
+    def _births_with(self, kind: str, *names: str) -> Callable[[Event, str], None]:
         """Makes the zero series that come with an event of some label values."""
         tables = [self._tables[family.name] for family in FAMILIES if family.born_with == kind]
 
-        def bear(event: Record, timestamp: str) -> None:
-            given = {name: event[name] for name in names}
+        def bear(event: Event, timestamp: str) -> None:
+            given = {name: getattr(event, name) for name in names}
             key = (kind, *given.values())
             if timestamp >= self._births.get(key, _NEVER):
                 return
@@ -262,11 +252,11 @@ class Plans:
 
         return bear
 
-    def _note_locks(self, events: list[Record], _oldest: str) -> Refused:
+    def _note_locks(self, events: list[Event], _oldest: str) -> Refused:
         for event in events:
             # Where the writer's file system has no locks, a lock that is granted says nothing.
-            if event.get("locked") is False:
-                self._state.books[event["proc"]].locked = False
+            if getattr(event, "locked", None) is False:
+                self._state.books[event.proc].locked = False
         return ()
 
     def _following_loads(self, name: str) -> Step:
@@ -277,17 +267,17 @@ class Plans:
 
         noted = _NEVER
 
-        def follow(events: list[Record], oldest: str) -> Refused:
+        def follow(events: list[Any], oldest: str) -> Refused:
             nonlocal labels, noted
             # What a timer did not log may be of another load than the one it was logged in.
             events = [
                 event
                 for event in events
-                if event.get("load_id") is not None and event.get("timed") is not False
+                if event.load_id is not None and getattr(event, "timed", None) is not False
             ]
             if name == "load_finished":
                 for event in events:
-                    loads.of(event["proc"], event["load_id"]).end(event["seq"])
+                    loads.of(event.proc, event.load_id).end(event.seq)
                 self._ended += events
                 return ()
             if labels is None and events:
@@ -298,15 +288,15 @@ class Plans:
                 if self._at_cap(labels):
                     self._loads_refused += len(events)
                     return [(event, "series_cap") for event in events]
-                noted = min(noted, *(event["timestamp"] for event in events))
+                noted = min(noted, *(event.timestamp for event in events))
                 loads.note(labels, noted)
             phase, runs = labels[2], name == "load_phase_started"
             for event in events:
-                load = loads.of(event["proc"], event["load_id"])
+                load = loads.of(event.proc, event.load_id)
                 if whole:
-                    load.start(event["seq"], labels)
+                    load.start(event.seq, labels)
                 else:
-                    load.note_phase(phase, event["seq"], runs)
+                    load.note_phase(phase, event.seq, runs)
             return ()
 
         return follow
@@ -316,10 +306,15 @@ class Plans:
         return self._cap is not None and labels not in series and len(series) >= self._cap
 
 
-def _labels_of_load(event: Record, *, whole: bool) -> LoadLabels | None:
+def _labels_of_load(event: Any, *, whole: bool) -> LoadLabels | None:
     """Labels of a ``whole`` load or of a phase; None when the phase is not a known one."""
-    phase = None if whole else event["phase"]
-    values = label_values(BY_NAME["mx_loads_in_progress"].labels, {**event, "phase": phase})
+    given = {
+        "engine": event.engine,
+        "model": event.model,
+        "phase": None if whole else event.phase,
+        "scheme": event.scheme,
+    }
+    values = label_values(BY_NAME["mx_loads_in_progress"].labels, given)
     if isinstance(values, str):
         return None
     engine, model, phase, scheme = values
@@ -341,7 +336,7 @@ class _Bound(Generic[S]):
         self.table = table
         self.series = None
 
-    def find(self, events: list[Record], oldest: str) -> S | Refused:
+    def find(self, events: list[Event], oldest: str) -> S | Refused:
         """The series; or the events with why there is none for them, which is the same for all."""
         if self.series is None:
             found = [self.table.find(event) for event in events]
@@ -353,14 +348,14 @@ class _Bound(Generic[S]):
         return self.series
 
 
-def _skip(events: list[Record], _oldest: str) -> Refused:
+def _skip(events: list[Event], _oldest: str) -> Refused:
     return [(event, SKIPPED) for event in events]
 
 
 def _presenting(table: Table[Present]) -> Step:
     bound = _Bound(table)
 
-    def present(events: list[Record], oldest: str) -> Refused:
+    def present(events: list[Event], oldest: str) -> Refused:
         series = bound.find(events, oldest)
         return () if isinstance(series, Present) else series
 
@@ -370,7 +365,7 @@ def _presenting(table: Table[Present]) -> Step:
 def _counting(table: Table[Counted]) -> Step:
     bound = _Bound(table)
 
-    def count(events: list[Record], oldest: str) -> Refused:
+    def count(events: list[Event], oldest: str) -> Refused:
         series = bound.find(events, oldest)
         if not isinstance(series, Counted):
             return series
@@ -384,7 +379,7 @@ def _counting_detail(table: Table[Counted]) -> Step:
     """A series that is shown only when asked for refuses no event."""
     count = _counting(table)
 
-    def count_detail(events: list[Record], oldest: str) -> Refused:
+    def count_detail(events: list[Event], oldest: str) -> Refused:
         count(events, oldest)
         return ()
 
@@ -394,12 +389,12 @@ def _counting_detail(table: Table[Counted]) -> Step:
 def _summing(table: Table[Summed], field: str) -> Step:
     bound = _Bound(table)
 
-    def add(events: list[Record], oldest: str) -> Refused:
+    def add(events: list[Event], oldest: str) -> Refused:
         good, refused = _finite(events, field)
-        negative = [event for event in good if event[field] < 0]
+        negative = [event for event in good if getattr(event, field) < 0]
         if negative:
             refused += [(event, "negative") for event in negative]
-            good = [event for event in good if event[field] >= 0]
+            good = [event for event in good if getattr(event, field) >= 0]
         if not good:
             return refused
         if refused:
@@ -408,7 +403,7 @@ def _summing(table: Table[Summed], field: str) -> Step:
         if not isinstance(series, Summed):
             return [*refused, *series]
         for event in good:
-            series.add(event[field])
+            series.add(getattr(event, field))
         return refused
 
     return add
@@ -417,7 +412,7 @@ def _summing(table: Table[Summed], field: str) -> Step:
 def _observing(table: Table[Observed], field: str) -> Step:
     bound = _Bound(table)
 
-    def observe(events: list[Record], oldest: str) -> Refused:
+    def observe(events: list[Event], oldest: str) -> Refused:
         good, refused = _finite(events, field)
         if not good:
             return refused
@@ -432,18 +427,18 @@ def _observing(table: Table[Observed], field: str) -> Step:
     return observe
 
 
-_timestamp = itemgetter("timestamp")
+_timestamp = attrgetter("timestamp")
 
 
-def _finite(events: list[Record], field: str) -> tuple[list[Record], list[tuple[Record, str]]]:
+def _finite(events: list[Event], field: str) -> tuple[list[Event], list[tuple[Event, str]]]:
     """The events whose field is a finite number, and the others with why it is none."""
     try:
-        values = list(map(itemgetter(field), events))
+        values = list(map(attrgetter(field), events))
         if _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values)):
             return events, []
-    except (KeyError, OverflowError):
-        pass  # one has no such field, or an integer that no float can hold
-    judged = [(event, refusal(event.get(field))) for event in events]
+    except OverflowError:
+        pass  # an integer that no float can hold
+    judged = [(event, refusal(getattr(event, field))) for event in events]
     return (
         [event for event, reason in judged if reason is None],
         [(event, reason) for event, reason in judged if reason is not None],
@@ -455,42 +450,43 @@ def _latest(table: Table[Latest], detail: Table[Latest], field: str) -> Step:
 
     A candidate that published none (null) is never read as 0.
     """
+    chosen = _Bound(table)
     known: dict[str, Latest] = {}
 
-    def detail_of(worker: str, event: Record) -> Latest | str:
+    def detail_of(worker: str, event: Event) -> Latest | None:
         found = known.get(worker)
-        if found is None or event["timestamp"] < found.created:
-            each = detail.find({**event, "source_worker_id": worker})
+        if found is None or event.timestamp < found.created:
+            each = detail.find(event, source_worker_id=worker)
             if isinstance(each, str):
-                return each
+                return None
             if len(known) >= _MAX_PLANS:
                 known.clear()
             found = known[worker] = each
         return found
 
-    def latest(event: Record) -> str | None:
-        stamp = (event["timestamp"], event["proc"], event["seq"])
+    def latest(event: Event) -> str | None:
+        stamp = (event.timestamp, event.proc, event.seq)
         refused = None
-        for at, candidate in enumerate(event[field]):
-            load = candidate.get("load")
+        for at, candidate in enumerate(getattr(event, field)):
+            load = candidate.load
             if load is None:
                 continue
             reason = refusal(load)
             if reason is not None:
                 refused = refused or reason
                 continue
-            each = detail_of(candidate["source_worker_id"], event)
-            if not isinstance(each, str):
+            each = detail_of(candidate.source_worker_id, event)
+            if each is not None:
                 each.set(load, stamp)
             if at == 0:
-                chosen = table.find(event)
-                if isinstance(chosen, str):
-                    refused = refused or chosen
+                first = chosen.find([event], event.timestamp)
+                if isinstance(first, Latest):
+                    first.set(load, stamp)
                 else:
-                    chosen.set(load, stamp)
+                    refused = refused or first[0][1]
         return refused
 
-    def latest_of(events: list[Record], _oldest: str) -> Refused:
+    def latest_of(events: list[Event], _oldest: str) -> Refused:
         return [(event, reason) for event in events if (reason := latest(event)) is not None]
 
     return latest_of

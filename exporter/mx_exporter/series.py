@@ -11,11 +11,11 @@ fresh one, bit for bit.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 from .exact import units
+from .typed import Event
 
 #: Where an observation stands in the total order of events: timestamp, proc, seq.
 Stamp = tuple[str, str, int]
@@ -24,7 +24,7 @@ Stamp = tuple[str, str, int]
 Exemplar = tuple[str, str, int, float, int | None, str | None]
 
 
-_stamp = itemgetter("timestamp", "proc", "seq")
+_stamp = attrgetter("timestamp", "proc", "seq")
 
 
 class Present:
@@ -103,13 +103,13 @@ class Observed:
         self.total = 0
         self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
 
-    def observe(self, events: Iterable[Mapping[str, Any]], field: str) -> None:
+    def observe(self, events: list[Event], field: str) -> None:
         """Take a finite observation from the field of each event."""
         bounds, counts, total = self.bounds, self.counts, self.total
         newest = [""] * len(counts)
-        latest: dict[int, Mapping[str, Any]] = {}
-        for event in events:
-            value, timestamp = event[field], event["timestamp"]
+        latest: dict[int, Event] = {}
+        for event, value in zip(events, map(attrgetter(field), events), strict=True):
+            timestamp = event.timestamp
             # The boundary is inclusive: a value equal to it belongs to that bucket.
             at = bisect_left(bounds, value)
             counts[at] += 1
@@ -120,7 +120,7 @@ class Observed:
                 newest[at], latest[at] = timestamp, event
         self.total = total
         for at, event in latest.items():
-            exemplar = (*_stamp(event), event[field], event.get("rank"), event.get("load_id"))
+            exemplar = (*_stamp(event), getattr(event, field), event.rank, event.load_id)
             known = self.exemplars[at]
             # (timestamp, proc, seq) differ between any two events, so nothing behind is compared.
             if known is None or exemplar > known:

@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from .errors import MxError
 from .fold import Fold
 from .marks import Marks
-from .parse import load_lines
+from .parse import parse_events
 from .reading import read
 from .sources import Source, Unreadable
 from .state import Overlap, State
@@ -101,7 +101,9 @@ def fold_sources(
     for source in sources:
         try:
             # The fold checks what it is fed, and faster than that.
-            batches = read(source, writing=source.path in writers.open, seen=seen, parse=load_lines)
+            batches = read(
+                source, writing=source.path in writers.open, seen=seen, parse=parse_events
+            )
             for _, values in batches:
                 fold.feed(values)
         except Unreadable as error:

@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any, Generic, TypeVar
 
 from .families import HISTOGRAM, LATEST, PRESENCE, SUM, Family, label_values
-from .parse import Record
 from .series import Counted, Latest, Observed, Present, Summed
 from .state import SeriesByLabels
+from .typed import Event
 
 S = TypeVar("S", Present, Counted, Summed, Observed, Latest)
 
@@ -34,12 +34,16 @@ class Table(Generic[S]):
         self.refused = 0
         self.capped = False
 
-    def find(self, event: Record) -> S | str:
-        """The event's series, made when it is the first; or why there is none."""
-        values = label_values(self._labels, event)
+    def find(self, event: Event, **instead: object) -> S | str:
+        """The event's series, made when it is the first; or why there is none.
+
+        ``instead`` are labels that the event has not as fields.
+        """
+        given = {label.name: getattr(event, label.name, None) for label in self._labels}
+        values = label_values(self._labels, given | instead)
         if isinstance(values, str):
             return f"unknown_{values}"
-        series = self.at(values, event["timestamp"])
+        series = self.at(values, event.timestamp)
         if series is None:
             self.refused += 1
             return "series_cap"

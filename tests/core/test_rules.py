@@ -17,6 +17,7 @@ from mx_exporter.families import BY_NAME, FAMILIES
 from mx_exporter.fold import Fold
 from mx_exporter.plans import REFUSALS
 from mx_exporter.state import State
+from mx_exporter.typed import TYPES
 from support import Lines
 
 
@@ -503,20 +504,24 @@ def test_the_cap_on_loads():
     assert whole.capped() == {"mx_loads_in_progress": 2, "mx_loads_abandoned_total": 2}
 
 
+def plans_of(whole, name):
+    return whole._plans.shapes[TYPES[name]][1]
+
+
 def test_free_text_in_a_clamped_label_does_not_pile_up(monkeypatch):
     """Each odd kind is the same series; what is kept of what events say stays bounded."""
     monkeypatch.setattr("mx_exporter.plans._MAX_PLANS", 10)
     log = Lines()
     whole = fold([log("nixl_failed", kind=f"odd {n}") for n in range(100)])
     assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 100
-    assert len(whole._plans._plans["nixl_failed"]) <= 10
+    assert len(plans_of(whole, "nixl_failed")) <= 10
 
 
 def test_a_text_too_long_to_be_kept_is_folded_all_the_same():
     log = Lines()
     whole = fold([log("nixl_failed", kind="odd" * 10_000) for _ in range(3)])
     assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 3
-    assert not whole._plans._plans["nixl_failed"]
+    assert not plans_of(whole, "nixl_failed")
 
 
 def test_one_step_of_a_plan_refuses_events_at_most():
@@ -528,7 +533,7 @@ def test_one_step_of_a_plan_refuses_events_at_most():
     fields |= {"version": "1", "recorder": "r", "load_id": "l"}
     for name in EVENTS:
         whole = fold([log(name, **fields)], gone=False)
-        (plan,) = whole._plans._plans[name].values()
+        (plan,) = plans_of(whole, name).values()
         refusing = [step for step in plan.steps if "detail" not in step.__name__]
         tracking = [step for step in refusing if step.__name__ in ("follow", "_note_locks")]
         assert len(refusing) - len(tracking) <= 1, name
