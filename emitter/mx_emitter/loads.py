@@ -22,8 +22,8 @@ running: dict[bytes, frozenset[int]] = {}
 
 
 def new_mark() -> bytes:
-    """The field ``load_id`` of a new load, 12 random hex digits, and the comma after it."""
-    return b'"load_id":"%b",' % os.urandom(6).hex().encode()
+    """How the lines of a new load end: the field ``load_id``, 12 random hex digits."""
+    return b',"load_id":"%b"}\n' % os.urandom(6).hex().encode()
 
 
 def begin(load: bytes) -> contextvars.Token[bytes | None]:

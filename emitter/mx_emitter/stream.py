@@ -18,7 +18,7 @@ from collections import deque
 from time import time_ns
 from typing import Any
 
-from orjson import OPT_APPEND_NEWLINE, dumps
+from orjson import dumps
 
 from . import loads, trouble
 from .client import client_version
@@ -142,11 +142,10 @@ class Stream:
             if load is not None and "opentelemetry.trace" in sys.modules:
                 fields = {**loads.trace(), **fields}
             try:
-                body = dumps(fields, None, OPT_APPEND_NEWLINE)[1:]
+                own = dumps(fields)[1:-1]
             except Exception:  # rare: a lone surrogate, or a caller's field
-                body = encode(fields)[1:]
-            if load is not None:
-                body = (load if fields else load[:-1]) + body
+                own = encode(fields)[1:-2]
+            body = own + (b"}\n" if load is None else load if own else load[1:])
             # What ``with`` does here takes three times as long. Acquired within the ``try``: right
             # after it a signal handler may raise.
             try:

@@ -156,3 +156,13 @@ def test_no_span(kind: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     assert all("trace_id" not in event for event in log.events())
     assert log.names() == ["load_started", "load_finished"]
+
+
+def test_the_keys_of_a_line_stand_in_the_order_of_the_format(log: Log) -> None:
+    metrics.record_attempt("random", "success")
+    with metrics.time_load("vllm", "a", "main"):
+        metrics.record_attempt("random", "success")
+    outside, inside = log.events("source_attempted")
+    every = ["event", "timestamp", "level", "proc", "seq", "rank", "scheme"]
+    assert list(outside) == [*every, "policy", "result"]
+    assert list(inside) == [*every, "policy", "result", "load_id"]
