@@ -33,6 +33,7 @@ test: $(VENV)/.test tools
 
 bench: $(VENV)/.bench
 	@tests/bring_tools.sh mtail
+	@$(BIN)/python tests/bring_client.py 0.7.0
 	@$(BIN)/python tests/benchmarks/bench.py $(ARGS)
 
 soak: $(VENV)/.test

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import bring_client
 import support
 
 #: Set: a test that was left out is a failure (what CI asks for).
@@ -23,9 +24,6 @@ ALL = pytest.StashKey[bool]()
 
 #: Where ``tests/bring_tools.sh`` unpacks what the machine does not have.
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
-
-#: Where releases of the client are installed, each in a folder of its own.
-CLIENTS = support.ROOT / ".venv" / "clients"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -238,24 +236,9 @@ def bare_venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", params=["0.6.0", "0.7.0"])
 def client(request: pytest.FixtureRequest) -> tuple[str, Path]:
-    """A release of the client: its version, and the folder it is installed in.
-
-    Without its dependencies, of which the metrics need none; its package opens empty, so that
-    nothing but the metrics and their settings is imported.
-    """
+    """A release of the client: its version, and the folder it is installed in."""
     version: str = request.param
-    folder = CLIENTS / version
-    if not folder.exists():
-        fresh = CLIENTS / f".{version}"
-        shutil.rmtree(fresh, ignore_errors=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-             "--no-deps", "--target", fresh, f"modelexpress=={version}"],
-            capture_output=True,
-            text=True,
-        )  # fmt: skip
-        if done.returncode:
-            support.leave_out(f"modelexpress {version} cannot be installed: {done.stderr[-300:]}")
-        (fresh / "modelexpress" / "__init__.py").write_text("")
-        fresh.rename(folder)
-    return version, folder
+    try:
+        return version, bring_client.bring(version)
+    except RuntimeError as error:
+        support.leave_out(str(error))

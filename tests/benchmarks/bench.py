@@ -23,7 +23,7 @@ from measuring import Row
 #: Modules that have ``rows()``, in the order of the table.
 SECTIONS = ("recorders", "process", "scraping", "folding", "replaying", "idling")
 
-_LIBRARIES = ("structlog", "orjson", "prometheus_client", "watchdog", "uvicorn", "duckdb")
+_LIBRARIES = ("structlog", "orjson", "msgspec", "prometheus_client", "uvicorn", "duckdb")
 
 
 def main() -> None:

@@ -58,7 +58,8 @@ def alternating(
     ours: Callable[[], float], theirs: Callable[[], float], rounds: int
 ) -> tuple[list[float], list[float]]:
     """The figures of both sides, taken in turn; who begins changes with each round."""
-    mine, others = [], []
+    mine: list[float] = []
+    others: list[float] = []
     for at in range(rounds):
         for side, into in ((ours, mine), (theirs, others))[:: 1 if at % 2 else -1]:
             into.append(side())
