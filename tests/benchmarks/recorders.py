@@ -37,7 +37,7 @@ class _Pair(NamedTuple):
     def ratio(self) -> float:
         return statistics.median(ratios(self.ours, self.theirs))
 
-    def row(self, what: str, against: str, target: float) -> Row:
+    def row(self, what: str, against: str, target: float, shown: str = "") -> Row:
         return Row(
             what,
             against,
@@ -45,7 +45,7 @@ class _Pair(NamedTuple):
             "x",
             AT_MOST,
             target,
-            _nanoseconds(self.ours),
+            _nanoseconds(self.ours) + shown,
             _nanoseconds(self.theirs),
         )
 
@@ -67,8 +67,8 @@ def rows() -> Iterator[Row]:
 def _of_many(what: str, pairs: list[_Pair], against: str, target: float) -> Iterator[Row]:
     ordered = sorted(pairs, key=lambda pair: pair.ratio)
     middle, slowest = ordered[len(ordered) // 2], ordered[-1]
-    yield middle.row(f"{what}, the middle one ({middle.name})", against, target)
-    yield slowest.row(f"{what}, the slowest ({slowest.name})", against, target)
+    yield middle.row(f"{what}, the middle one", against, target, f" ({middle.name})")
+    yield slowest.row(f"{what}, the slowest", against, target, f" ({slowest.name})")
 
 
 def _measured() -> dict[str, dict[str, _Pair]]:
