@@ -28,7 +28,7 @@ def test_one():
 
 def run(spawn: support.Spawner, directory: Path, body: str, **env: str) -> support.Process:
     """Run a suite of one test, beside our own conftest."""
-    for name in ("conftest.py", "support.py"):
+    for name in ("conftest.py", "support.py", "bring_client.py"):
         shutil.copy(support.ROOT / "tests" / name, directory)
     (directory / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     (directory / "test_one.py").write_text(SUITE.format(body))
