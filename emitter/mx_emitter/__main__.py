@@ -82,10 +82,10 @@ def _doctor(as_json: bool) -> int:
     report = examine()
     if as_json:
         found = {**report._asdict(), "healthy": report.healthy}
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        text = json.dumps(found, indent=2) + "\n"
     else:
-        sys.stdout.write(as_text(report))
-    return 0 if report.healthy else 1
+        text = as_text(report)
+    return _print(text) or int(not report.healthy)
 
 
 def _reset(directory: str | None, force: bool, program: str) -> int:
@@ -100,17 +100,16 @@ def _reset(directory: str | None, force: bool, program: str) -> int:
     try:
         outcome = reset(settings, force=force)
     except FileNotFoundError:
-        sys.stdout.write(f"{path} does not exist: nothing to remove\n")
-        return 0
+        return _print(f"{path} does not exist: nothing to remove\n", program)
     except InUse as error:
         why = f"{error}; stop them first, or use --force"
         return _fail(f"nothing was removed from {path}: {why}", program)
     except OSError as error:
         return _fail(f"nothing was removed from {path}: {error.strerror or error}", program)
-    sys.stdout.write(outcome.text(path))
+    code = _print(outcome.text(path), program)
     for name, why in outcome.left.items():
-        _fail(f"{os.path.join(path, name)} could not be removed: {why}", program)
-    return 1 if outcome.left else 0
+        code = _fail(f"{os.path.join(path, name)} could not be removed: {why}", program)
+    return code
 
 
 def _run(command: list[str]) -> int:
@@ -124,16 +123,30 @@ def _run(command: list[str]) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
+def _print(text: str, program: str = _PROGRAM) -> int:
+    """Print a result. Returns 1 where it cannot be printed, and says why, unless its reader went
+    away."""
+    if sys.stdout is None:
+        return _fail("standard output is closed; nothing can be printed", program)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # The interpreter flushes once more as it leaves, and would complain.
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+        if isinstance(error, BrokenPipeError):
+            return 1
+        return _fail(f"standard output cannot be written: {error.strerror}", program)
+    return 0
+
+
 def _fail(message: str, program: str = _PROGRAM) -> int:
-    sys.stderr.write(f"{program}: {message}\n")
+    if sys.stderr is not None:
+        sys.stderr.write(f"{program}: {message}\n")
     return 1
 
 
 if __name__ == "__main__":
-    try:
-        code = main()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = 1
-    raise SystemExit(code)
+    raise SystemExit(main())
