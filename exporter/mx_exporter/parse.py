@@ -5,6 +5,7 @@ A record is a line's object as it stands there, for those who show it; the fold 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -99,8 +100,8 @@ _BLANK = object()
 
 #: What may stand around a good line: zero bytes that a crash of the machine left in front of
 #: it, a byte order mark, the carriage return of a transfer in text mode.
-_BOM = b"\xef\xbb\xbf"
 _PADDING = b"\0 \t\r\n"
+_PADDED = re.compile(rb"\A(?:\xef\xbb\xbf|[\0 \t\r\n])+")
 
 
 def check(value: object) -> Record | Rejected:
@@ -182,7 +183,12 @@ def _load(line: bytes) -> Any:
         return orjson.loads(line)
     except orjson.JSONDecodeError as error:
         reason = str(error)
-    bare = line.strip(_PADDING).removeprefix(_BOM).strip(_PADDING)
+    bare = _PADDED.sub(b"", line, count=1).rstrip(_PADDING)
     if not bare:
         return _BLANK
-    return _load(bare) if bare != line else Rejected("not_json", reason)
+    if bare != line:
+        try:
+            return orjson.loads(bare)
+        except orjson.JSONDecodeError as error:
+            reason = str(error)
+    return Rejected("not_json", reason)

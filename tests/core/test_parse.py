@@ -51,6 +51,13 @@ def test_a_good_line_in_padding_is_recovered(dressed):
     assert parse_lines([line(good()), dressed]) == [good(), good()]
 
 
+def test_a_line_of_byte_order_marks():
+    marks = b"\xef\xbb\xbf" * 100_000
+    assert parse_line(marks) is None
+    assert parse_line(marks + line(good())) == good()
+    assert parse_line(marks + b"x").reason == "not_json"
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
