@@ -12,7 +12,7 @@ from typing import Any
 
 from .books import Book
 from .parse import Record, Rejected, parse_events
-from .plans import Plan, Plans
+from .plans import Plans
 from .state import State
 from .typed import Event, event_of
 
@@ -56,15 +56,15 @@ class Fold:
 
     def feed(self, events: Iterable[Event | Record | Rejected]) -> None:
         """Fold what lines gave: events, or records, by what they say, rejected lines by reason."""
-        touched: list[Plan] = []
         try:
-            self._tell_apart(events, touched)
+            self._tell_apart(events)
         finally:
-            self._plans.carry_out(touched)
+            self._plans.carry_out()
 
-    def _tell_apart(self, events: Iterable[Event | Record | Rejected], touched: list[Plan]) -> None:
+    def _tell_apart(self, events: Iterable[Event | Record | Rejected]) -> None:
         """Enter events in the books, and lay each that was not met before with its plan."""
         state, shapes, books = self.state, self._plans.shapes, self.state.books
+        touched = self._plans.touched
         proc, book = "", Book()
         given: Any
         for given in events:

@@ -7,7 +7,8 @@ loads' labels) is worked out once and kept, and is done for many events at a tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from operator import attrgetter
 from typing import Any, Generic
@@ -51,18 +52,21 @@ _NOT_FINITE = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
 
 _NUMBERS = frozenset({float, int})
 
+_timestamp = attrgetter("timestamp")
+
 #: Later than every timestamp.
 _NEVER = "~"
 
-#: Label values are free text. Plans of one event are forgotten when there are this many, and one
-#: whose values are longer than this many characters together is not kept.
+#: Label values are free text. Plans are forgotten when there are this many, or when their values
+#: have this many characters together; one whose values are longer than the last is not kept.
 _MAX_PLANS = 20_000
+_MAX_CHARACTERS = 4_000_000
 _MAX_SAID = 2_000
 
 #: Events that were refused, and why.
 Refused = Sequence[tuple[Event, str]]
 
-#: Takes events that say the same, and a timestamp that none of them is older than.
+#: Takes events that say the same, and a timestamp that none of them, nor any before, is older than.
 Step = Callable[[list[Event], str], Refused]
 
 _LABELS = frozenset(label.name for family in FAMILIES for label in family.labels)
@@ -79,6 +83,11 @@ _SAID = {
     )
     for event in EVENTS.values()
 }
+
+
+def _length(values: Iterable[str | None]) -> int:
+    """How many characters there are."""
+    return sum(len(value) for value in values if value is not None)
 
 
 def refusal(value: object) -> str | None:
@@ -136,6 +145,11 @@ class Plans:
         self._ended: list[Any] = []
         self._births: dict[object, str] = {}
         self._skip = Plan("", (), (_skip,))
+        #: How many plans are kept, and how long the values are by which they are found.
+        self._kept = self._characters = 0
+        #: Plans in which events wait for `carry_out`. Should it fail, those that are left go on
+        #: waiting here.
+        self.touched: deque[Plan] = deque()
         #: By type of event.
         self.shapes: dict[type[Event], Shape] = {
             kind: (attrgetter(*_SAID[name]), {}) for name, kind in TYPES.items()
@@ -151,17 +165,26 @@ class Plans:
         plan = plans.get(said)
         if plan is None:
             plan = self._make(kind.__name__)
-            values = said if isinstance(said, tuple) else (said,)
-            if sum(len(value) for value in values if value is not None) <= _MAX_SAID:
-                if len(plans) >= _MAX_PLANS:
-                    plans.clear()
+            length = _length(said if isinstance(said, tuple) else (said,))
+            if length <= _MAX_SAID:
+                self._make_room(length)
                 plans[said] = plan
         return plan
 
-    def carry_out(self, touched: list[Plan]) -> None:
-        """Fold the events that wait in these plans, and enter what became of them."""
-        state = self._state
-        for plan in touched:
+    def _make_room(self, length: int) -> None:
+        """Count one more plan, whose values are so long; forget the others when it is too many."""
+        self._kept += 1
+        self._characters += length
+        if self._kept > _MAX_PLANS or self._characters > _MAX_CHARACTERS:
+            for _, plans in self.shapes.values():
+                plans.clear()
+            self._kept, self._characters = 1, length
+
+    def carry_out(self) -> None:
+        """Fold the events that wait, and enter what became of them."""
+        state, touched = self._state, self.touched
+        while touched:
+            plan = touched.popleft()
             events, oldest = plan.events, plan.oldest
             plan.events = []
             if oldest < plan.born:
@@ -246,6 +269,8 @@ class Plans:
                 return
             for table in tables:
                 table.bear(given, timestamp)
+            if _length(given.values()) > _MAX_SAID:
+                return
             if len(self._births) >= _MAX_PLANS:
                 self._births.clear()
             self._births[key] = timestamp
@@ -343,9 +368,11 @@ class _Bound(Generic[S]):
             if isinstance(found[0], str):
                 return [(event, str(reason)) for event, reason in zip(events, found, strict=True)]
             self.series = found[0]
-        if oldest < self.series.created:
-            self.series.created = oldest
-        return self.series
+        series = self.series
+        # What is older may have been refused: only what is accepted brings a series into being.
+        if oldest < series.created:
+            series.created = min(series.created, *map(_timestamp, events))
+        return series
 
 
 def _skip(events: list[Event], _oldest: str) -> Refused:
@@ -397,8 +424,6 @@ def _summing(table: Table[Summed], field: str) -> Step:
             good = [event for event in good if getattr(event, field) >= 0]
         if not good:
             return refused
-        if refused:
-            oldest = min(map(_timestamp, good))
         series = bound.find(good, oldest)
         if not isinstance(series, Summed):
             return [*refused, *series]
@@ -416,8 +441,6 @@ def _observing(table: Table[Observed], field: str) -> Step:
         good, refused = _finite(events, field)
         if not good:
             return refused
-        if refused:
-            oldest = min(map(_timestamp, good))
         series = bound.find(good, oldest)
         if not isinstance(series, Observed):
             return [*refused, *series]
@@ -425,9 +448,6 @@ def _observing(table: Table[Observed], field: str) -> Step:
         return refused
 
     return observe
-
-
-_timestamp = attrgetter("timestamp")
 
 
 def _finite(events: list[Event], field: str) -> tuple[list[Event], list[tuple[Event, str]]]:

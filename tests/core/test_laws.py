@@ -41,6 +41,18 @@ def test_any_split_folds_to_the_whole(lines, cuts, gone):
     assert pages(pieces.state) == pages(fold(lines, gone).state)
 
 
+@given(logs(), st.lists(st.integers(0, 25)), gone)
+def test_any_feeding_folds_to_the_whole(lines, cuts, gone):
+    """Also by a fold that knows what earlier events said."""
+    whole = Fold()
+    places = sorted({0, len(lines), *(cut for cut in cuts if cut < len(lines))})
+    for start, end in itertools.pairwise(places):
+        whole.feed_lines(lines[start:end])
+    if gone:
+        settle(whole)
+    assert pages(whole.state) == pages(fold(lines, gone).state)
+
+
 @given(logs(), shuffles, gone)
 def test_doubles_change_nothing(lines, rng, gone):
     twice = fold(lines + rng.sample(lines, len(lines) // 2), gone).state

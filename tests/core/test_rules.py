@@ -343,6 +343,30 @@ def test_created_is_the_first_event_that_brought_the_series_into_being():
     assert created == Lines.START
 
 
+@pytest.mark.parametrize(
+    ("family", "event", "fields"),
+    [
+        ("mx_p2p_source_selection_seconds", "sources_ordered", {"policy": "p", "seconds": 1}),
+        (
+            "mx_artifact_install_bytes_total",
+            "artifact_extracted",
+            {"artifact": "other", "archive": "a", "bytes": 1},
+        ),
+    ],
+)
+@pytest.mark.parametrize("bad", [None, "nan", True, []])
+def test_a_refused_event_creates_no_series_whenever_it_was_fed(family, event, fields, bad):
+    log = Lines()
+    measured = list(fields)[-1]
+    refused, good = log(event, **{**fields, measured: bad}), log(event, **fields)
+    for feedings in ([refused, good],), ([refused], [good]), ([good], [refused]):
+        whole = Fold()
+        for lines in feedings:
+            whole.feed_lines(lines)
+        (series,) = whole.state.series[family].values()
+        assert seconds(series.created) == Lines.START + 1
+
+
 def test_an_exemplar_is_its_buckets_last_event():
     log = Lines(rank=3)
     lines = [
@@ -515,6 +539,47 @@ def test_free_text_in_a_clamped_label_does_not_pile_up(monkeypatch):
     whole = fold([log("nixl_failed", kind=f"odd {n}") for n in range(100)])
     assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 100
     assert len(plans_of(whole, "nixl_failed")) <= 10
+
+
+def test_free_text_in_every_event_does_not_pile_up(monkeypatch):
+    """Plans are bounded all together, in number and in characters."""
+    log = Lines()
+    names = ("nixl_failed", "log_recorded", "sources_ordered", "candidate_loads_seen")
+    fields = {"kind": "timeout", "policy": "p", "seconds": 1, "loads": []}
+    lines = [log(name, **fields, scheme=f"s{n}" + "x" * 100) for n in range(50) for name in names]
+
+    def kept():
+        whole = fold(lines)
+        assert sum(whole.state.events.values()) == len(lines)
+        return sum(len(plans) for _, plans in whole._plans.shapes.values())
+
+    monkeypatch.setattr("mx_exporter.plans._MAX_PLANS", 10)
+    assert 0 < kept() <= 10
+    monkeypatch.setattr("mx_exporter.plans._MAX_PLANS", 1000)
+    monkeypatch.setattr("mx_exporter.plans._MAX_CHARACTERS", 2000)
+    assert 0 < kept() < 20
+
+
+def test_after_a_failure_the_events_that_waited_are_folded():
+    """What one event could not be folded for keeps none of the others out for ever."""
+    log = Lines()
+    whole = Fold()
+    first = [log("nixl_failed", kind="timeout"), log("nixl_received", result="complete")]
+    whole.feed_lines(first)
+
+    def fail(*_):
+        raise MemoryError
+
+    plan = plans_of(whole, "nixl_failed")["", "timeout"]
+    steps, plan.steps = plan.steps, (fail,)
+    with pytest.raises(MemoryError):
+        whole.feed_lines(
+            [log("nixl_failed", kind="timeout"), log("nixl_received", result="complete")]
+        )
+    plan.steps = steps
+    whole.feed_lines([log("nixl_failed", kind="timeout"), log("nixl_received", result="complete")])
+    assert value(whole.state, "mx_nixl_receive_total", result="complete") == 3
+    assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="timeout") == 2
 
 
 def test_a_text_too_long_to_be_kept_is_folded_all_the_same():
