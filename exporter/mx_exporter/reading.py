@@ -9,7 +9,8 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, TypeAlias
 
 from mx_emitter.events import MAX_LINE_BYTES
@@ -25,8 +26,11 @@ _BLOCK = 128 * 1024
 #: Records of consecutive lines: the number of the first line (from 1), then one record a line.
 Batch: TypeAlias = tuple[int, list[Any]]
 
-#: Makes records of lines: `parse_lines`, or what else gives one for each that is not blank.
-Parse: TypeAlias = Callable[[Iterable[bytes]], list[Any]]
+#: Makes of lines what `parse_lines` would, or what else their reader takes for it.
+Parse: TypeAlias = Callable[[list[bytes]], list[Any]]
+
+#: Lines that are parsed at a time; a line of a collector may hold a hundred thousand of ours.
+_LINES = 1000
 
 
 def _ignore(_: int) -> None:
@@ -38,14 +42,15 @@ def read(
     *,
     writing: bool = False,
     seen: Callable[[int], None] = _ignore,
-    parse: Parse = parse_lines,
+    parse: Parse | None = None,
 ) -> Iterator[Batch]:
     """The records of a source.
 
     A segment holds our lines as they are; any other file, and standard input, may hold
     envelopes. ``writing``: the segment's writer lives, and an unterminated last line waits for
     its end; otherwise it is taken when it is whole, else rejected as torn. ``seen`` is told how
-    many bytes were read, as they lie in the file. ``parse`` is for who checks what it gets.
+    many bytes were read, as they lie in the file. ``parse`` is for who needs no numbers of lines:
+    many lines are given at a time then, whatever stands between them.
 
     Raises `Unreadable` at the start, or after all that could be read.
     """
@@ -71,8 +76,11 @@ def read(
             newlines = piece.count(b"\n") if splitter.too_long else len(lines)
             first = number + newlines - len(lines)
             number += newlines
-            if lines:
-                yield from _batches(first, lines, envelopes, parse)
+            if lines and parse is not None:
+                for values in _unnumbered(lines, envelopes, parse):
+                    yield first, values
+            elif lines:
+                yield from _batches(first, lines, envelopes)
     if not writing:
         tail = splitter.rest()
         if tail:
@@ -92,9 +100,20 @@ def _pieces(block: bytes) -> Iterator[bytes]:
     return (block[at : at + step] for at in range(0, len(block), step))
 
 
-def _batches(
-    first: int, lines: list[bytes], envelopes: Unwrapper | None, parse: Parse
-) -> Iterator[Batch]:
+def _unnumbered(
+    lines: list[bytes], envelopes: Unwrapper | None, parse: Parse
+) -> Iterator[list[Any]]:
+    """What lines give, many at a time, whichever of them hold nothing or several."""
+    if envelopes is not None:
+        opened = list(chain.from_iterable(map(envelopes.open, lines)))
+        lines = [line for line in opened if isinstance(line, bytes)]
+        if len(lines) < len(opened):
+            yield [line for line in opened if isinstance(line, Rejected)]
+    for at in range(0, len(lines), _LINES):
+        yield parse(lines[at : at + _LINES])
+
+
+def _batches(first: int, lines: list[bytes], envelopes: Unwrapper | None) -> Iterator[Batch]:
     if envelopes is None:
         plain = lines
     else:
@@ -109,7 +128,7 @@ def _batches(
                     if record is not None:
                         yield number, [record]
             return
-    parsed = parse(plain)
+    parsed = parse_lines(plain)
     if len(parsed) == len(lines):
         yield first, parsed
         return

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import offline_logs
 from mx_emitter.events import parse_segment_name
 from mx_exporter import reading
-from mx_exporter.parse import Record, Rejected, parse_line
+from mx_exporter.parse import Record, Rejected, parse_events, parse_line, parse_lines
 from mx_exporter.sources import Source
 from support import Lines
 
@@ -63,8 +63,24 @@ def test_numbers_are_those_of_the_file(
         patch.setattr(reading, "_BLOCK", block)
         patch.setattr(reading, "MAX_LINE_BYTES", LIMIT)
         patch.setattr("mx_exporter.envelopes.MAX_LINE_BYTES", LIMIT)
-        found = numbered(Source(str(path), parse_segment_name(name)))
+        source = Source(str(path), parse_segment_name(name))
+        found = numbered(source)
+        unnumbered = [
+            record for _, records in reading.read(source, parse=parse_lines) for record in records
+        ]
     assert found == expected(lines)
+    assert sorted(map(repr, unnumbered)) == sorted(repr(record) for _, record in found)
+
+
+def test_lines_that_hold_nothing_do_not_take_the_others_apart(tmp_path: Path) -> None:
+    """Who needs no numbers gets many lines at a time, also where others are mixed in."""
+    said = b"2026-01-01T00:00:00Z stderr F something\n"
+    good = [KINDS["event"](number) for number in range(300)]
+    path = tmp_path / "collected.log"
+    path.write_bytes(b"".join(offline_logs.cri([line]) + said + b"\n" for line in good))
+    batches = [values for _, values in reading.read(Source(str(path)), parse=parse_events)]
+    assert len(batches) <= 2
+    assert [event.seq for values in batches for event in values] == list(range(300))
 
 
 def test_numbers_of_envelopes_are_those_of_their_lines(tmp_path: Path) -> None:
