@@ -13,12 +13,16 @@ def put(name: str, dir_fd: int, write: Callable[[BinaryIO], object]) -> os.stat_
 
     ``write`` is given the file to fill. After a crash at any moment there is the old file or the
     new one, whole; once this returns it is the new one, and whatever is removed next stays
-    removed after it. It is made as ``.<name>``: only one caller at a time may put a name.
+    removed after it. It is made as ``.<name>``, and whatever stands there is removed first: only
+    one caller at a time may put a name.
 
     Raises ``OSError``, and what ``write`` raises; of the new file nothing is left then.
     """
     temporary = f".{name}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    # A crash left it, or somebody put a link or a pipe there: to open that could take for ever.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=dir_fd)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     fd = os.open(temporary, flags, 0o644, dir_fd=dir_fd)
     try:
         with open(fd, "wb") as file:

@@ -73,14 +73,26 @@ def test_it_is_on_the_disk_before_it_has_its_name_and_its_name_before_it_returns
     assert calls == ["15 bytes", "rename", "directory"]
 
 
-def test_what_a_crash_left_is_overwritten_but_no_link_is_followed(
-    folder: int, tmp_path: Path
-) -> None:
+def test_what_a_crash_left_is_replaced(folder: int, tmp_path: Path) -> None:
     (tmp_path / ".file").write_bytes(b"half of one that was longer than the next")
     atomic.put("file", folder, new)
+    assert os.listdir(tmp_path) == ["file"]
     assert (tmp_path / "file").read_bytes() == b"new, and longer"
-    (tmp_path / ".file").symlink_to("victim")
-    with pytest.raises(OSError, match=r"\.file"):
-        atomic.put("file", folder, new)
-    assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.parametrize("planted", ["symlink", "hard link", "pipe"])
+def test_what_somebody_put_there_is_neither_followed_nor_waited_for(
+    planted: str, folder: int, tmp_path: Path
+) -> None:
+    temporary, victim = tmp_path / ".file", tmp_path / "victim"
+    victim.write_bytes(b"theirs")
+    if planted == "symlink":
+        temporary.symlink_to(victim)
+    elif planted == "hard link":
+        temporary.hardlink_to(victim)
+    else:
+        os.mkfifo(temporary)
+    atomic.put("file", folder, new)
+    assert victim.read_bytes() == b"theirs"
     assert (tmp_path / "file").read_bytes() == b"new, and longer"
+    assert sorted(os.listdir(tmp_path)) == ["file", "victim"]
