@@ -19,11 +19,13 @@ def put(name: str, dir_fd: int, write: Callable[[BinaryIO], object]) -> os.stat_
     Raises ``OSError``, and what ``write`` raises; of the new file nothing is left then.
     """
     temporary = f".{name}"
-    # A crash left it, or somebody put a link or a pipe there: to open that could take for ever.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary, dir_fd=dir_fd)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o644, dir_fd=dir_fd)
+    try:
+        fd = os.open(temporary, flags, 0o644, dir_fd=dir_fd)
+    except FileExistsError:
+        # A crash left it, or somebody put a link or a pipe there: to open that could take for ever.
+        os.unlink(temporary, dir_fd=dir_fd)
+        fd = os.open(temporary, flags, 0o644, dir_fd=dir_fd)
     try:
         with open(fd, "wb") as file:
             write(file)
