@@ -82,11 +82,9 @@ def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
 def _fold_watched(
     first: int, records: list[Record | Rejected], fold: Fold, report: FileReport
 ) -> None:
-    """Fold records one by one, and note what the fold makes of each."""
-    refused = fold.state.refused
+    """Fold records, and note what the fold makes of each."""
+    refused = {(event.proc, event.seq): reason for event, reason in fold.feed(records)}
     for number, record in enumerate(records, first):
-        before = dict(refused)
-        fold.feed([record])
         if isinstance(record, Rejected):
             report.add("rejected", number, record.reason, record.detail)
             continue
@@ -94,8 +92,10 @@ def _fold_watched(
         if name not in report.events and len(report.events) >= _NAMES:
             name = "(other names)"
         report.events[name] += 1
-        if refused != before:
-            reason = next(key for key, count in refused.items() if count > before.get(key, 0))
+        if not refused:
+            continue
+        reason = refused.pop((record["proc"], record["seq"]), None)
+        if reason is not None:
             report.add("refused", number, reason, _why(record, reason))
 
 

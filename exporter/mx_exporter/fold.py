@@ -54,12 +54,16 @@ class Fold:
         """Parse lines and fold what they give."""
         self.feed(parse_events(lines))
 
-    def feed(self, events: Iterable[Event | Record | Rejected]) -> None:
-        """Fold what lines gave: events, or records, by what they say, rejected lines by reason."""
+    def feed(self, events: Iterable[Event | Record | Rejected]) -> list[tuple[Event, str]]:
+        """Fold what lines gave: events, or records, by what they say, rejected lines by reason.
+
+        Returns the events that were refused, and why (`plans.REFUSALS`).
+        """
         try:
             self._tell_apart(events)
         finally:
-            self._plans.carry_out()
+            refused = self._plans.carry_out()
+        return refused
 
     def _tell_apart(self, events: Iterable[Event | Record | Rejected]) -> None:
         """Enter events in the books, and lay each that was not met before with its plan."""

@@ -180,9 +180,10 @@ class Plans:
                 plans.clear()
             self._kept, self._characters = 1, length
 
-    def carry_out(self) -> None:
-        """Fold the events that wait, and enter what became of them."""
+    def carry_out(self) -> list[tuple[Event, str]]:
+        """Fold the events that wait, and enter what became of them; return those refused."""
         state, touched = self._state, self.touched
+        all_refused = []
         while touched:
             plan = touched.popleft()
             events, oldest = plan.events, plan.oldest
@@ -202,6 +203,7 @@ class Plans:
                 else:
                     book.refused += 1
                     state.refused[reason] += 1
+                    all_refused.append((event, reason))
             folded = len(events) - len(refused)
             if folded:
                 state.events[plan.event] += folded
@@ -210,6 +212,7 @@ class Plans:
             proc = event.proc
             state.loads.forget(proc, event.load_id, state.books[proc].complete)
         self._ended.clear()
+        return all_refused
 
     def take_over_refusals(self, other: Plans) -> None:
         """Go on counting what the cap refused where the plans of another state left off."""

@@ -164,6 +164,18 @@ def test_each_kind_of_fault_alone_is_enough(fault: str, tmp_path: Path, run: Run
     assert run(tmp_path / "log")[0] == (0 if fault == "none" else 3)
 
 
+def test_a_refused_event_is_told_of_where_it_stood_first(tmp_path: Path) -> None:
+    log = Lines()
+    bad = [log("sources_ordered", policy="p", seconds=seconds) for seconds in ("1", "nan")]
+    good = log("sources_ordered", policy="p", seconds=1)
+    path = tmp_path / "log"
+    path.write_bytes(b"".join([bad[0], good, bad[0], b"\n", bad[1], bad[0], bad[1], good]))
+    (report,) = check.look_at((str(path),)).files
+    told = [(fault.line, fault.reason) for fault in report.faults]
+    assert told == [(1, "not_a_number"), (5, "not_finite")]
+    assert report.duplicates == 4
+
+
 def test_many_faults_are_counted(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"junk\n" * 1000 + b"[]\n" * 5)
