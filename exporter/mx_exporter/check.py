@@ -16,10 +16,10 @@ from .fold import Fold
 from .marks import settled
 from .output import put
 from .parse import Record, Rejected
-from .plans import REFUSALS
 from .reading import read
 from .report import FileReport, Report, SnapshotReport, as_lines, as_object
 from .sources import Source, Unreadable
+from .steps import REFUSALS
 
 FAULTY = 3
 

@@ -12,10 +12,10 @@ from .fold import Fold
 from .follow import IGNORED, Follower
 from .ownership import STATES, Ownership
 from .parse import REASONS
-from .plans import REFUSALS
 from .retention import Retention
 from .shipping import WAYS, Shipper
 from .state import State
+from .steps import REFUSALS
 
 
 def state_families(state: State) -> Iterator[Metric]:

@@ -15,8 +15,8 @@ from mx_emitter.events import DROP_REASONS, EVENTS
 from mx_exporter.exposition import families, render, seconds
 from mx_exporter.families import BY_NAME, FAMILIES
 from mx_exporter.fold import Fold
-from mx_exporter.plans import REFUSALS
 from mx_exporter.state import State
+from mx_exporter.steps import REFUSALS
 from mx_exporter.typed import TYPES
 from support import Lines
 
