@@ -134,7 +134,6 @@ class Stream:
         ``event`` is its name as JSON, ``level`` a plain word. ``fields`` are its own fields, none
         of a reserved name.
         """
-        lock = self._lock
         try:
             load = _load_of_context()
             if load is None and loads.running:
@@ -147,7 +146,9 @@ class Stream:
                 own = encode(fields)[1:-2]
             body = own + (b"}\n" if load is None else load if own else load[1:])
             # What ``with`` does here takes three times as long. Acquired within the ``try``: right
-            # after it a signal handler may raise.
+            # after it a signal handler may raise. Looked up no earlier: one may fork before, and
+            # nobody would let go of the parent's in the child.
+            lock = self._lock
             try:
                 lock.acquire()
                 reason = self._put(event, body, level)

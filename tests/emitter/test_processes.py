@@ -403,3 +403,41 @@ assert len(os.listdir("/proc/self/fd")) == before + 1
     )
     assert len(program.log.segments()) > 3
     assert os.path.isdir(program.directory)
+
+
+def test_a_fork_by_a_signal_handler_while_another_thread_has_the_lock(program: Program) -> None:
+    """What held the lock is not in the child, which must not wait for it."""
+    process = program.run(
+        """
+import os, signal, threading, warnings
+from mx_emitter import metrics, stream
+from mx_emitter.sink import sink
+warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
+metrics.record_attempt("parent", "first")
+held, forked = threading.Event(), threading.Event()
+def hold():
+    with sink.stream._lock:
+        held.set()
+        forked.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+dumps, pid = stream.dumps, 0
+def handle_and_dump(fields):  # as a handler does that comes at this moment
+    global pid
+    stream.dumps = dumps
+    pid = os.fork()
+    if pid: forked.set()
+    else: signal.alarm(20)
+    return dumps(fields)
+stream.dumps = handle_and_dump
+metrics.record_attempt("parent", "second")
+if pid == 0:
+    metrics.record_attempt("child", "x")
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+"""
+    )
+    assert process.output.strip() == "0"
+    assert [event["policy"] for event in program.log.events()].count("parent") == 2
+    assert [event["policy"] for event in program.log.events()].count("child") == 1
