@@ -420,6 +420,7 @@ class Follower:
         )
 
     def _start_again(self, segment: Segment) -> None:
+        self.changes += 1
         self.shrunk(segment.name)
         segment.splitter = LineSplitter()
         segment.position = 0

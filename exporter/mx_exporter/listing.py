@@ -37,7 +37,7 @@ class Listing:
         with os.scandir(dir_fd) as entries:
             found = list(entries)
             seen = ([entry.name for entry in found], [entry.inode() for entry in found])
-            changed = seen != self._seen
+            changed = seen != self._seen or self._became_regular(found)
             if changed:
                 # Sorting out may fail half-way.
                 self._seen = None
@@ -49,6 +49,13 @@ class Listing:
     def forget(self) -> None:
         """Have the next `look` say that all is new."""
         self._seen = None
+
+    def _became_regular(self, found: list[os.DirEntry[str]]) -> bool:
+        """Whether a file took the place of what was none, and its inode with it."""
+        odd = self.not_regular
+        return bool(odd) and any(
+            entry.name in odd and entry.is_file(follow_symlinks=False) for entry in found
+        )
 
     def _sort_out(self, found: list[os.DirEntry[str]]) -> None:
         self.segments, self.not_regular, self.temporary, self._others = {}, [], [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 from mx_exporter import exposition, own
 from mx_exporter.follow import Follower
 from mx_exporter.keeping import Keeper
+from mx_exporter.listing import Listing
 from mx_exporter.pipeline import Pipeline
 from mx_exporter.settings import Directory, Settings
 from support import Lines, wait_until
@@ -203,3 +205,53 @@ def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path)
     finally:
         keeper.finish(5)
         running.close()
+
+
+def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it then grows to the size that it had."""
+    directory, output = tmp_path / "log", tmp_path / "output"
+    directory.mkdir()
+    settings = Settings(directory=Directory(str(directory), named=True), tee=True)
+    with open(output, "wb") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        keeper = Keeper(settings)
+        running = Pipeline(settings, keeper, lambda: None)
+        try:
+            with Writer(directory) as writer:
+                writer.log()
+                running.drain(None)
+                wait_until(lambda: output.read_bytes() == writer.path.read_bytes())
+                before = output.read_bytes()
+                writer.path.write_bytes(b"")
+                running.drain(None)
+                wait_until(lambda: not keeper._positions())
+                after = before.replace(b"random", b"rended")
+                writer.write(after)
+                running.drain(None)
+                wait_until(lambda: output.read_bytes() == before + after)
+        finally:
+            keeper.finish(5)
+            running.close()
+
+
+def test_a_file_that_takes_the_place_of_what_is_none(tmp_path: Path) -> None:
+    """Also where the inode's number is given again."""
+    segment = tmp_path / "events-aaaaaaaaaaaa-0.jsonl"
+    segment.mkdir()
+    seen = Listing()
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert seen.look(folder)
+        assert not seen.look(folder)
+        assert seen.not_regular == [segment.name]
+        segment.rmdir()
+        segment.touch()
+        seen._seen = ([segment.name], [segment.stat().st_ino])
+        assert seen.look(folder)
+        assert list(seen.segments) == [segment.name]
+        assert seen.not_regular == []
+        assert not seen.look(folder)
+    finally:
+        os.close(folder)
