@@ -44,6 +44,8 @@ MANY = 50
 REST_SECONDS = 2.0
 RESTING_PERIOD = 0.1
 
+_NEVER = -float("inf")
+
 #: Seconds after which to ask again for notifications that were refused; doubled each time, since
 #: watchdog 6 loses three descriptors with each refusal.
 RETRY_SECONDS = 60.0
@@ -68,7 +70,7 @@ class Waker:
     def __init__(self, directory: str, wake: Callable[[], None]) -> None:
         self._directory = directory
         self._handler = _Handler(wake)
-        self._rest_until = 0.0
+        self._rest_until = _NEVER
         self._observer: BaseObserver | None = None
         self._watched: tuple[int, int] | None = None
         self._refusals = 0
@@ -81,7 +83,8 @@ class Waker:
 
     def period(self) -> float:
         """Seconds until the directory should be listed though nothing woke us."""
-        if self._rests():
+        # Also when the rest has just ended: only the next look watches again.
+        if time.monotonic() < self._rest_until + POLLING_PERIOD:
             return RESTING_PERIOD
         return NOTIFIED_PERIOD if self.watching else POLLING_PERIOD
 
@@ -96,8 +99,9 @@ class Waker:
             self.stop()
             self._watched = None
             self._rest_until = time.monotonic() + REST_SECONDS
-        if self._rests():
+        if time.monotonic() < self._rest_until:
             return
+        self._rest_until = _NEVER
         try:
             found = os.stat(self._directory)
             standing = (found.st_dev, found.st_ino)
@@ -115,9 +119,6 @@ class Waker:
         if observer is not None:
             observer.stop()
             observer.join(timeout=1)
-
-    def _rests(self) -> bool:
-        return time.monotonic() < self._rest_until
 
     def _alive(self) -> bool:
         observer = self._observer

@@ -306,7 +306,8 @@ def test_a_crowd_of_notifications_is_done_without_for_a_while(
         file.write(b"x")
         assert woken.quiet() == 0
     monkeypatch.setattr(woken.waker, "_rest_until", time.monotonic())
-    assert woken.waker.period() == POLLING_PERIOD
+    # Nothing wakes us before the next look, which is not put off.
+    assert woken.waker.period() == wake.RESTING_PERIOD
     woken.waker.look()
     assert woken.waker.watching
     assert woken.waker.period() == NOTIFIED_PERIOD
