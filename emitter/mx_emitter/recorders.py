@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable
 from math import isfinite
 from typing import Any
@@ -38,7 +39,10 @@ class Recorders:
     """
 
     def __init__(self) -> None:
-        # Found at once on the instance, also where a class that has ``__getattr__`` is slow.
+        # Before 3.12 a class that has ``__getattr__`` is slow, and what the instance has is found
+        # at once; from then on it is the other way round.
+        if sys.version_info >= (3, 12):
+            return
         for name in vars(Recorders):
             if not name.startswith("_"):
                 setattr(self, name, getattr(self, name))
