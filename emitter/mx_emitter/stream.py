@@ -150,7 +150,8 @@ class Stream:
             # nobody would let go of the parent's in the child.
             lock = self._lock
             try:
-                lock.acquire()
+                if not lock.acquire(False):
+                    lock = self._wait()
                 reason = self._put(event, body, level)
                 if reason is not None:
                     self._count_drop(reason)
@@ -207,6 +208,16 @@ class Stream:
         self._lock = threading.RLock()  # whoever held it is not in this process
         if self._segment is not None:
             self._segment.close()
+
+    def _wait(self) -> threading.RLock:
+        """Acquire the lock that another thread has, and return it.
+
+        A signal handler may fork meanwhile: in the child nobody lets go of the parent's lock.
+        """
+        while True:
+            lock = self._lock
+            if lock.acquire(timeout=RETRY_SECONDS):
+                return lock
 
     # ----------------------------------------------------------------------------------
     # Under the lock

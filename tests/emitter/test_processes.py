@@ -405,11 +405,14 @@ assert len(os.listdir("/proc/self/fd")) == before + 1
     assert os.path.isdir(program.directory)
 
 
-def test_a_fork_by_a_signal_handler_while_another_thread_has_the_lock(program: Program) -> None:
+@pytest.mark.parametrize("when", ["before waiting", "waiting"])
+def test_a_fork_by_a_signal_handler_while_another_thread_has_the_lock(
+    when: str, program: Program
+) -> None:
     """What held the lock is not in the child, which must not wait for it."""
     process = program.run(
         """
-import os, signal, threading, warnings
+import os, signal, sys, threading, warnings
 from mx_emitter import metrics, stream
 from mx_emitter.sink import sink
 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
@@ -423,20 +426,29 @@ thread = threading.Thread(target=hold)
 thread.start()
 held.wait()
 dumps, pid = stream.dumps, 0
-def handle_and_dump(fields):  # as a handler does that comes at this moment
+def handler(*_):
     global pid
-    stream.dumps = dumps
     pid = os.fork()
     if pid: forked.set()
-    else: signal.alarm(20)
+    else:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+def handle_and_dump(fields):  # as a handler does that comes at this moment
+    stream.dumps = dumps
+    handler()
     return dumps(fields)
-stream.dumps = handle_and_dump
+if sys.argv[1] == "waiting":
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+else:
+    stream.dumps = handle_and_dump
 metrics.record_attempt("parent", "second")
 if pid == 0:
     metrics.record_attempt("child", "x")
     os._exit(0)
 print(os.waitpid(pid, 0)[1])
-"""
+""",
+        when,
     )
     assert process.output.strip() == "0"
     assert [event["policy"] for event in program.log.events()].count("parent") == 2
