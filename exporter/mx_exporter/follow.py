@@ -20,19 +20,10 @@ from mx_emitter.events import SNAPSHOT_NAME, SegmentName
 
 from . import snapshot
 from .fold import Fold
-from .lines import LineSplitter
 from .listing import Listing
-from .parse import NO_OBJECT, Rejected, parse_line
-from .segments import NotRegular, open_segment, probe
+from .segments import BLOCK_BYTES, NotRegular, Segment, open_segment, probe
 
 _log = logging.getLogger(__name__)
-
-#: Bytes read at a time. Bounds what a drain holds in memory, and how late it sees its deadline.
-BLOCK_BYTES = 128 * 1024
-
-#: Bytes before the read position that are compared before a file is read on. More than a line,
-#: so that they hold a number or a time: lines that end alike would pass for one another.
-ANCHOR_BYTES = 512
 
 #: How often a drain starts over before it leaves the rest to the next one.
 _ATTEMPTS = 10
@@ -46,43 +37,6 @@ IGNORED = {
 
 class StartOver(Exception):
     """Another exporter compacted the directory while it was being read."""
-
-
-class Segment:
-    """What is known of one segment file, and its way into a fold."""
-
-    __slots__ = ("anchor", "done", "inode", "mtime", "name", "position", "size", "splitter")
-
-    def __init__(self, name: SegmentName, inode: int) -> None:
-        self.name = name
-        self.inode = inode
-        self.splitter = LineSplitter()
-        #: Bytes read so far, and the last of them: a file that only grows still has them.
-        self.position = 0
-        self.anchor = b""
-        #: Size and time of modification (seconds since the epoch) when last looked at.
-        self.size = 0
-        self.mtime = 0.0
-        #: The writer is gone and everything was read.
-        self.done = False
-
-    def feed(self, fold: Fold, block: bytes) -> None:
-        """Fold the lines that the next block completes."""
-        self.position += len(block)
-        self.anchor = (self.anchor + block)[-ANCHOR_BYTES:]
-        fold.feed_lines(self.splitter.feed(block))
-        fold.reject("too_long", self.splitter.too_long)
-        self.splitter.too_long = 0
-
-    def finish(self, fold: Fold) -> None:
-        """The writer is gone: fold the last line if it is whole, else count it as torn."""
-        self.done = True
-        self.anchor = b""
-        last = parse_line(self.splitter.rest())
-        if isinstance(last, Rejected) and last.reason in NO_OBJECT:
-            fold.reject("torn")
-        elif last is not None:
-            fold.feed([last])
 
 
 class Follower:
@@ -422,9 +376,7 @@ class Follower:
     def _start_again(self, segment: Segment) -> None:
         self.changes += 1
         self.shrunk(segment.name)
-        segment.splitter = LineSplitter()
-        segment.position = 0
-        segment.anchor = b""
+        segment.start_again()
 
     def _ignore(self, reason: str, name: str, why: str) -> None:
         self.ignored[reason] += 1

@@ -13,9 +13,10 @@ from prometheus_client.core import Metric
 
 from . import own
 from .errors import UsageError
-from .follow import Follower, Segment
+from .follow import Follower
 from .ownership import STATES, Ownership
 from .retention import Retention
+from .segments import Segment
 from .settings import Settings
 from .shipping import Shipper
 

@@ -23,8 +23,8 @@ from mx_emitter.events import (
 )
 
 from . import snapshot
-from .follow import BLOCK_BYTES, Follower, Segment
-from .segments import open_segment, probe
+from .follow import Follower
+from .segments import BLOCK_BYTES, Segment, open_segment, probe
 
 _log = logging.getLogger(__name__)
 

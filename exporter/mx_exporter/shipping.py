@@ -38,9 +38,8 @@ from typing import BinaryIO
 from mx_emitter.events import MAX_LINE_BYTES, SegmentName
 
 from . import atomic
-from .follow import BLOCK_BYTES, Segment
 from .parse import parse_line
-from .segments import open_segment
+from .segments import BLOCK_BYTES, Segment, open_segment
 
 _log = logging.getLogger(__name__)
 

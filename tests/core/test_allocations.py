@@ -14,7 +14,7 @@ import pytest
 
 from mx_emitter.events import SegmentName
 from mx_exporter.fold import Fold
-from mx_exporter.follow import BLOCK_BYTES, Segment
+from mx_exporter.segments import BLOCK_BYTES, Segment
 from support import Lines
 
 ENGINE = {"engine": "vllm", "model": "m"}
