@@ -59,6 +59,11 @@ _EVENTS: list[type[FileSystemEvent]] = [
     DirDeletedEvent,
 ]
 
+# The thread that is stopped in the middle of a notification calls that an error.
+logging.getLogger("watchdog.observers.inotify").addFilter(
+    lambda record: "called when the thread is inactive" not in record.getMessage()
+)
+
 
 class Waker:
     """Calls ``wake`` from a thread of its own when something changes in a directory.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import queue
 import resource
@@ -14,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from watchdog.observers.api import ObservedWatch
+from watchdog.observers.inotify import InotifyEmitter
 
 import serving
 import support
@@ -313,3 +316,14 @@ def test_a_crowd_of_notifications_is_done_without_for_a_while(
     assert woken.waker.period() == NOTIFIED_PERIOD
     (place / "c").touch()
     woken.wait()
+
+
+def test_a_watch_that_is_stopped_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """watchdog's thread says so where it is stopped in the middle of a notification."""
+    emitter = InotifyEmitter(queue.Queue(), ObservedWatch(str(tmp_path), recursive=False))
+    emitter.queue_events(0.1)  # as after its end
+    assert caplog.messages == []
+    logging.getLogger("watchdog.observers.inotify").error("another")
+    assert caplog.messages == ["another"]
