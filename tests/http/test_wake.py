@@ -15,8 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from watchdog.observers.api import ObservedWatch
-from watchdog.observers.inotify import InotifyEmitter
+from watchdog.events import FileSystemEventHandler
+from watchdog.observers.inotify import InotifyObserver
 
 import serving
 import support
@@ -322,8 +322,13 @@ def test_a_watch_that_is_stopped_is_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """watchdog's thread says so where it is stopped in the middle of a notification."""
-    emitter = InotifyEmitter(queue.Queue(), ObservedWatch(str(tmp_path), recursive=False))
-    emitter.queue_events(0.1)  # as after its end
+    observer = InotifyObserver()
+    observer.schedule(FileSystemEventHandler(), str(tmp_path))
+    observer.start()
+    (emitter,) = observer.emitters
+    observer.stop()
+    observer.join()
+    emitter.queue_events(0.1)
     assert caplog.messages == []
     logging.getLogger("watchdog.observers.inotify").error("another")
     assert caplog.messages == ["another"]
