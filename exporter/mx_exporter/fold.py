@@ -57,7 +57,7 @@ class Fold:
     def feed(self, events: Iterable[Event | Record | Rejected]) -> list[tuple[Event, str]]:
         """Fold what lines gave: events, or records, by what they say, rejected lines by reason.
 
-        Returns the events that were refused, and why (`plans.REFUSALS`).
+        Returns the events that were refused, and why (`steps.REFUSALS`).
         """
         try:
             self._tell_apart(events)

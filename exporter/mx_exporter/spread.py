@@ -100,7 +100,6 @@ def fold_sources(
     outcome = Outcome(fold.state)
     for source in sources:
         try:
-            # The fold checks what it is fed, and faster than that.
             batches = read(
                 source, writing=source.path in writers.open, seen=seen, parse=parse_events
             )

@@ -28,12 +28,17 @@ def test_any_interleaving_gives_the_same_bytes(lines, rng: random.Random, gone):
     assert pages(fold(lines, gone).state) == pages(fold(other, gone).state)
 
 
+def in_pieces(lines, cuts):
+    """The lines, cut at those of the places that lie within them."""
+    places = sorted({0, len(lines), *(cut for cut in cuts if cut < len(lines))})
+    return [lines[start:end] for start, end in itertools.pairwise(places)]
+
+
 @given(logs(), st.lists(st.integers(0, 25)), gone)
 def test_any_split_folds_to_the_whole(lines, cuts, gone):
     pieces = Fold()
-    places = sorted({0, len(lines), *(cut for cut in cuts if cut < len(lines))})
-    for start, end in itertools.pairwise(places):
-        pieces.feed_lines(lines[start:end])
+    for piece in in_pieces(lines, cuts):
+        pieces.feed_lines(piece)
         # A fold over a state that was put away and taken up again goes on where it was.
         pieces = Fold(pickle.loads(pickle.dumps(pieces.state)))
     if gone:
@@ -45,9 +50,8 @@ def test_any_split_folds_to_the_whole(lines, cuts, gone):
 def test_any_feeding_folds_to_the_whole(lines, cuts, gone):
     """Also by a fold that knows what earlier events said."""
     whole = Fold()
-    places = sorted({0, len(lines), *(cut for cut in cuts if cut < len(lines))})
-    for start, end in itertools.pairwise(places):
-        whole.feed_lines(lines[start:end])
+    for piece in in_pieces(lines, cuts):
+        whole.feed_lines(piece)
     if gone:
         settle(whole)
     assert pages(whole.state) == pages(fold(lines, gone).state)
