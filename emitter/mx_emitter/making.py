@@ -107,7 +107,7 @@ def logs(
     def decorate(
         fields_of: Callable[Concatenate[_Self, _Given], Fields | None],
     ) -> Callable[Concatenate[_Self, _Given], None]:
-        fields = f"fields_of(self, {', '.join(_parameters(fields_of))})"
+        fields = f"fields_of(self, {', '.join(parameters_of(fields_of))})"
         return _recorder(event, fields_of, fields_of, fields)
 
     return decorate
@@ -121,7 +121,7 @@ def _recorder(
 ) -> Callable[Concatenate[_Self, _Given], None]:
     """The recorder of what was declared; ``fields`` is the code of its fields."""
     name = _as_json(event)
-    parameters = frozenset(_parameters(declared))
+    parameters = frozenset(parameters_of(declared))
 
     def record_any(self: object, /, *args: object, **kwargs: object) -> None:
         event = name
@@ -158,7 +158,7 @@ def times(
     def decorate(
         declared: Callable[Concatenate[_Self, _Given], None],
     ) -> Callable[Concatenate[_Self, _Given], Timer]:
-        parameters = frozenset(_parameters(declared))
+        parameters = frozenset(parameters_of(declared))
         fields = _fields(declared, {})
         fields_of = _compiled_fields(declared, fields)
 
@@ -223,7 +223,8 @@ def _as_json(event: str) -> bytes:
     return b'"%b"' % event.encode()
 
 
-def _parameters(method: Callable[..., Any]) -> tuple[str, ...]:
+def parameters_of(method: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the parameters that may be given by position, but the first."""
     code = method.__code__
     return code.co_varnames[1 : code.co_argcount]
 
@@ -233,7 +234,7 @@ def _fields(declared: Callable[..., Any], constants: Mapping[str, object]) -> st
     kinds = declared.__annotations__
     fields = {
         _RENAMED.get(name, name): _VALUES[kinds[name]].format(name)
-        for name in _parameters(declared)
+        for name in parameters_of(declared)
     }
     fields.update((name, repr(value)) for name, value in constants.items())
     return "{" + ", ".join(f"{name!r}: {value}" for name, value in fields.items()) + "}"
@@ -243,7 +244,7 @@ def _compiled(
     name: str, code: str, declared: Callable[..., Any], fields: str, **known: object
 ) -> Any:
     """The function ``name`` of ``code``, for what was declared."""
-    names = _parameters(declared)
+    names = parameters_of(declared)
     space = {**_SPACE, **known}
     source = code.format(
         by_position=", ".join(f"{each}=NOT_GIVEN" for each in names),
@@ -258,7 +259,7 @@ def _compiled(
 def _compiled_fields(declared: Callable[..., Any], fields: str) -> Callable[..., Fields]:
     """A function of the declared signature that returns the fields."""
     defaults = declared.__defaults__ or ()
-    names = _parameters(declared)
+    names = parameters_of(declared)
     required = len(names) - len(defaults)
     parameters = [*names[:required], *(f"{name}=None" for name in names[required:])]
     assert defaults == (None,) * len(defaults)

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import mx_activate
@@ -24,6 +24,7 @@ import mx_activate
 from . import capture, trouble
 from .client import client_version
 from .encode import text
+from .making import parameters_of
 from .recorders import Recorders, metrics
 from .settings import read_settings
 from .sink import sink
@@ -150,16 +151,13 @@ def _ours(name: str, given: Callable[..., Any]) -> Callable[..., Any]:
     """
     known = getattr(Recorders, name, None)
     same = known is None or all(
-        ours == theirs for ours, theirs in zip(_parameters(known), _parameters(given), strict=False)
+        ours == theirs
+        for ours, theirs in zip(
+            parameters_of(inspect.unwrap(known)), parameters_of(inspect.unwrap(given)), strict=False
+        )
     )
     recorder: Callable[..., Any] = getattr(metrics, name) if same else metrics.__getattr__(name)
     return recorder
-
-
-def _parameters(method: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters that may be given by position, but the first."""
-    code: CodeType = inspect.unwrap(method).__code__
-    return code.co_varnames[1 : code.co_argcount]
 
 
 # --------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-RECORDINGS = 22
-
 POLICY = "load_aware"
 ENGINE = "vllm"
 MODEL = "deepseek-ai/DeepSeek-V3"
