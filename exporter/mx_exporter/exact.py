@@ -7,8 +7,14 @@ correctly. Plain float addition would show the order of the events in the last b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import fsum
+
 _UNIT_BITS = 1074
 _ONE = 1 << _UNIT_BITS
+
+#: Numbers that wait in a `Sum`.
+_MAX_WAITING = 64
 
 
 def units(value: float) -> int:
@@ -18,6 +24,51 @@ def units(value: float) -> int:
     """
     numerator, denominator = value.as_integer_ratio()
     return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
+
+
+def units_of(values: Sequence[float]) -> int:
+    """The sum of finite numbers in units of 2^-1074, exactly.
+
+    ``fsum`` gives the float nearest to a sum, and zero for none but an exact zero. So the nearest
+    floats to what is left, taken away one after the other, are the sum in a few parts.
+    """
+    if set(map(type, values)) == {float}:  # `fsum` would round integers
+        total, left = 0, list(values)
+        try:
+            while part := fsum(left):
+                total += units(part)
+                left.append(-part)
+            return total
+        except OverflowError:  # what is left is beyond the largest float
+            pass
+    return sum(map(units, values))
+
+
+class Sum:
+    """A sum that grows, exact. Numbers wait: many at a time take less."""
+
+    __slots__ = ("_units", "_waiting")
+
+    def __init__(self, total: int = 0) -> None:
+        self._units = total
+        self._waiting: list[float] = []
+
+    def add(self, values: Sequence[float]) -> None:
+        """Add finite numbers."""
+        self._waiting += values
+        if len(self._waiting) > _MAX_WAITING:
+            self._units = self.units
+
+    def merge(self, other: Sum) -> None:
+        """Add what another holds."""
+        self._units += other.units
+
+    @property
+    def units(self) -> int:
+        """The sum of all that was added, in units of 2^-1074."""
+        waiting, self._waiting = self._waiting, []
+        self._units += units_of(waiting)
+        return self._units
 
 
 def to_float(total: int) -> float:

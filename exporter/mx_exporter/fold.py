@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import attrgetter, le
 from typing import Any
 
 from .books import Book
@@ -15,6 +16,8 @@ from .parse import Record, Rejected, parse_events
 from .plans import Plans
 from .state import State
 from .typed import Event, event_of
+
+_KEYS = (attrgetter("proc"), attrgetter("seq"), attrgetter("timestamp"))
 
 
 class Fold:
@@ -59,44 +62,72 @@ class Fold:
 
         Returns the events that were refused, and why (`steps.REFUSALS`).
         """
+        given: list[Any] = list(events)
+        book = self._book_of_run(given)
+        in_order = book is not None and not self._plans.touched
         try:
-            self._tell_apart(events)
+            if book is not None:
+                self._lay(given)
+                self._enter_run(given, book)
+            else:
+                self._lay(event for each in given if (event := self._enter(each)) is not None)
         finally:
-            refused = self._plans.carry_out()
+            refused = self._plans.carry_out(in_order=in_order)
         return refused
 
-    def _tell_apart(self, events: Iterable[Event | Record | Rejected]) -> None:
-        """Enter events in the books, and lay each that was not met before with its plan."""
-        state, shapes, books = self.state, self._plans.shapes, self.state.books
-        touched = self._plans.touched
-        proc, book = "", Book()
-        given: Any
-        for given in events:
-            event = given
+    def _book_of_run(self, given: list[Any]) -> Book | None:
+        """The book that all go on together: they are events of one process, with its next numbers,
+        in order of their stamps. So they mostly are, and then are not looked at one by one.
+        """
+        try:
+            procs, seqs, stamps = (list(map(key, given)) for key in _KEYS)
+            proc, first = procs[0], seqs[0]
+        except (AttributeError, IndexError):  # there are others among them, or none
+            return None
+        book = self.state.books.get(proc) or Book()
+        if (
+            first == book.end
+            and seqs == list(range(first, first + len(seqs)))
+            and procs.count(proc) == len(procs)
+            and all(map(le, stamps, stamps[1:]))
+        ):
+            return self.state.books.setdefault(proc, book)
+        return None
+
+    def _enter_run(self, run: list[Any], book: Book) -> None:
+        """Enter what goes on a book."""
+        book.end += len(run)
+        self.state.logged += len(run)
+        self.state.last_event = max(self.state.last_event, run[-1].timestamp)
+
+    def _enter(self, given: Event | Record | Rejected) -> Event | None:
+        """Enter what a line gave; the event, if it is one that was not met before."""
+        state = self.state
+        if isinstance(given, Rejected):
+            self.reject(given.reason)
+            return None
+        event = event_of(given) if isinstance(given, dict) else given
+        book = state.books.get(event.proc) or state.books.setdefault(event.proc, Book())
+        if book.knows(event.seq):
+            state.duplicates += 1
+            return None
+        before = book.end
+        book.enter(event.seq)
+        grown = book.end - before
+        state.logged += grown
+        state.lost += grown - 1
+        state.last_event = max(state.last_event, event.timestamp)
+        return event
+
+    def _lay(self, events: Iterable[Event]) -> None:
+        """Lay each event with its plan."""
+        shapes, touched = self._plans.shapes, self._plans.touched
+        for event in events:
             try:
                 says, plans = shapes[type(event)]
                 plan = plans[says(event)]
-            except KeyError:  # what was not said before, or no event
-                if isinstance(given, Rejected):
-                    self.reject(given.reason)
-                    continue
-                if isinstance(given, dict):
-                    event = event_of(given)
+            except KeyError:  # what was not said before
                 plan = self._plans.find(event)
-            if event.proc != proc:
-                proc = event.proc
-                book = books.get(proc) or books.setdefault(proc, Book())
-            seq = event.seq
-            if seq == book.end:
-                book.end = seq + 1
-                state.logged += 1
-            elif not self._enter(book, seq):
-                continue
-            timestamp = event.timestamp
-            if timestamp > state.last_event:
-                state.last_event = timestamp
-            if timestamp < plan.oldest:
-                plan.oldest = timestamp
             waiting = plan.events
             if not waiting:
                 touched.append(plan)
@@ -114,16 +145,3 @@ class Fold:
             self.state.gone += not book.gone
             book.gone = True
             self.state.loads.settle(proc)
-
-    def _enter(self, book: Book, seq: int) -> bool:
-        """Enter a number; False when it was met before."""
-        state = self.state
-        if book.knows(seq):
-            state.duplicates += 1
-            return False
-        before = book.end
-        book.enter(seq)
-        grown = book.end - before
-        state.logged += grown
-        state.lost += grown - 1
-        return True

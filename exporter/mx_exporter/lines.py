@@ -31,27 +31,21 @@ class LineSplitter:
         """Take the next block; return the lines that it completes, without their newline."""
         if not block:
             return []
-        head, newline, rest = block.partition(b"\n")
-        if not newline:
-            self._hold(block)
-            return []
-        lines: list[bytes] = []
-        if self._skipping:
-            self._skipping = False
-        else:
-            self._carry.append(head)
-            self._keep(lines, b"".join(self._carry))
-        self._carry.clear()
-        if rest:
-            whole = rest.split(b"\n")
-            tail = whole.pop()
-            if len(rest) < self._limit:  # and so is each of its lines
-                lines += whole
+        lines = block.split(b"\n")
+        tail = lines.pop()
+        if lines:
+            longest = self.carried + len(block)  # or less
+            if self._skipping:
+                del lines[0]
             else:
-                for line in whole:
-                    self._keep(lines, line)
-            if tail:
-                self._hold(tail)
+                lines[0] = b"".join((*self._carry, lines[0]))
+            self._skipping = False
+            self._carry.clear()
+            if longest >= self._limit:
+                self.too_long += sum(len(line) >= self._limit for line in lines)
+                lines = [line for line in lines if len(line) < self._limit]
+        if tail:
+            self._hold(tail)
         return lines
 
     def rest(self) -> bytes:
@@ -63,12 +57,6 @@ class LineSplitter:
         self._carry.clear()
         self._skipping = False
         return tail
-
-    def _keep(self, lines: list[bytes], line: bytes) -> None:
-        if len(line) < self._limit:
-            lines.append(line)
-        else:
-            self.too_long += 1
 
     def _hold(self, part: bytes) -> None:
         if self._skipping:

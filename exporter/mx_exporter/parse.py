@@ -161,12 +161,12 @@ def parse_events(lines: Iterable[bytes]) -> list[Event | Rejected]:
 
     Lines just as the emitter writes them need not be judged key by key.
     """
-    filled = [line for line in lines if line]
-    events = decode(filled)
+    filled = list(filter(None, lines))
+    events: list[Any] | None = decode(filled)
     if events is None:
         parsed = map(_parse_event, filled)
         return [event for event in parsed if event is not None]
-    return list(events)
+    return events
 
 
 def _parse_event(line: bytes) -> Event | Rejected | None:

@@ -27,6 +27,7 @@ from .families import (
     label_values,
 )
 from .loads import LoadLabels
+from .series import stamp
 from .state import State
 from .steps import (
     SKIPPED,
@@ -80,7 +81,7 @@ class Plan:
     for every one. At most one of the steps refuses events.
     """
 
-    __slots__ = ("births", "born", "event", "events", "oldest", "steps")
+    __slots__ = ("births", "born", "event", "events", "steps")
 
     def __init__(
         self, event: str, births: tuple[Callable[[Event, str], None], ...], steps: tuple[Step, ...]
@@ -90,8 +91,8 @@ class Plan:
         self.steps = steps
         #: Events that wait for `Plans.carry_out`.
         self.events: list[Event] = []
-        #: Smallest timestamp of all events that there were, and of those births were done for.
-        self.oldest = self.born = _NEVER
+        #: Smallest timestamp of an event that births were done for.
+        self.born = _NEVER
 
 
 #: What an event says, as one value; and the plans by that.
@@ -150,21 +151,27 @@ class Plans:
                 plans.clear()
             self._kept, self._characters = 1, length
 
-    def carry_out(self) -> list[tuple[Event, str]]:
-        """Fold the events that wait, and enter what became of them; return those refused."""
+    def carry_out(self, *, in_order: bool) -> list[tuple[Event, str]]:
+        """Fold the events that wait, and enter what became of them; return those refused.
+
+        ``in_order`` says that they were laid with their plans in order of their stamps.
+        """
         state, touched = self._state, self.touched
         all_refused = []
         while touched:
             plan = touched.popleft()
-            events, oldest = plan.events, plan.oldest
+            events = plan.events
             plan.events = []
+            if not in_order:
+                events.sort(key=stamp)
+            oldest = events[0].timestamp
             if oldest < plan.born:
                 plan.born = oldest
                 for birth in plan.births:
                     birth(events[0], oldest)
             refused: Refused = ()
             for step in plan.steps:
-                refused = step(events, oldest) or refused
+                refused = step(events) or refused
             for event, reason in refused:
                 book = state.books[event.proc]
                 if reason == SKIPPED:
@@ -250,7 +257,7 @@ class Plans:
 
         return bear
 
-    def _note_locks(self, events: list[Event], _oldest: str) -> Refused:
+    def _note_locks(self, events: list[Event]) -> Refused:
         for event in events:
             # Where the writer's file system has no locks, a lock that is granted says nothing.
             if getattr(event, "locked", None) is False:
@@ -261,18 +268,15 @@ class Plans:
         """Keeps track of loads; refused only where the cap leaves no room for their labels."""
         loads = self._state.loads
         whole = name in ("load_started", "load_finished")
+        timed = any(field.name == "timed" for field in EVENTS[name].fields)
         labels: LoadLabels | None = None
-
         noted = _NEVER
 
-        def follow(events: list[Any], oldest: str) -> Refused:
+        def follow(events: list[Any]) -> Refused:
             nonlocal labels, noted
-            # What a timer did not log may be of another load than the one it was logged in.
-            events = [
-                event
-                for event in events
-                if event.load_id is not None and getattr(event, "timed", None) is not False
-            ]
+            events = [event for event in events if event.load_id is not None]
+            if timed:  # what a timer did not log may be of another load than it was logged in
+                events = [event for event in events if event.timed is not False]
             if name == "load_finished":
                 for event in events:
                     loads.of(event.proc, event.load_id).end(event.seq)
@@ -280,13 +284,13 @@ class Plans:
                 return ()
             if labels is None and events:
                 labels = _labels_of_load(events[0], whole=whole)
-            if labels is None:
+            if labels is None or not events:
                 return ()  # none has a load, or the phase is not a known one
-            if name != "load_phase_finished" and oldest < noted and events:
+            if name != "load_phase_finished" and events[0].timestamp < noted:
                 if self._at_cap(labels):
                     self._loads_refused += len(events)
                     return [(event, "series_cap") for event in events]
-                noted = min(noted, *(event.timestamp for event in events))
+                noted = events[0].timestamp
                 loads.note(labels, noted)
             phase, runs = labels[2], name == "load_phase_started"
             for event in events:

@@ -13,7 +13,7 @@ from .lines import LineSplitter
 from .parse import NO_OBJECT, Rejected, parse_line
 
 #: Bytes read at a time. Bounds what a drain holds in memory, and how late it sees its deadline.
-BLOCK_BYTES = 128 * 1024
+BLOCK_BYTES = 256 * 1024
 
 #: Bytes before the read position that are compared before a file is read on. More than a line,
 #: so that they hold a number or a time: lines that end alike would pass for one another.

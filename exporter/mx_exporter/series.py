@@ -11,10 +11,11 @@ fresh one, bit for bit.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from .exact import units
+from .exact import Sum
 from .typed import Event
 
 #: Where an observation stands in the total order of events: timestamp, proc, seq.
@@ -23,8 +24,8 @@ Stamp = tuple[str, str, int]
 #: A bucket's last event: timestamp, proc, seq, value, rank, load_id.
 Exemplar = tuple[str, str, int, float, int | None, str | None]
 
-
-_stamp = attrgetter("timestamp", "proc", "seq")
+#: The `Stamp` of an event.
+stamp: Callable[[Event], Stamp] = attrgetter("timestamp", "proc", "seq")
 
 
 class Present:
@@ -68,27 +69,24 @@ class Counted:
 
 
 class Summed:
-    """A counter that adds amounts; ``total`` is exact, in `exact.units`."""
+    """A counter that adds amounts; the total is exact."""
 
     __slots__ = ("created", "total")
 
     def __init__(self, created: str) -> None:
         self.created = created
-        self.total = 0
-
-    def add(self, amount: float) -> None:
-        self.total += units(amount)
+        self.total = Sum()
 
     def merge(self, other: Summed) -> None:
         self.created = min(self.created, other.created)
-        self.total += other.total
+        self.total.merge(other.total)
 
     def pack(self) -> list[Any]:
-        return [self.created, hex(self.total)]
+        return [self.created, hex(self.total.units)]
 
     def unpack(self, packed: list[Any]) -> None:
         self.created, total = packed
-        self.total = int(total, 16)
+        self.total = Sum(int(total, 16))
 
 
 class Observed:
@@ -100,35 +98,30 @@ class Observed:
         self.created = created
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        self.total = 0
+        self.total = Sum()
         self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
 
-    def observe(self, events: list[Event], field: str) -> None:
-        """Take a finite observation from the field of each event."""
-        bounds, counts, total = self.bounds, self.counts, self.total
-        newest = [""] * len(counts)
-        latest: dict[int, Event] = {}
-        for event, value in zip(events, map(attrgetter(field), events), strict=True):
-            timestamp = event.timestamp
+    def observe(self, events: list[Event], values: list[float]) -> None:
+        """Take a finite observation of each event. Events come in order of their stamps."""
+        bounds, counts = self.bounds, self.counts
+        newest: dict[int, int] = {}
+        for at, value in enumerate(values):
             # The boundary is inclusive: a value equal to it belongs to that bucket.
-            at = bisect_left(bounds, value)
-            counts[at] += 1
-            total += units(value)
-            if timestamp > newest[at] or (
-                timestamp == newest[at] and _stamp(event) > _stamp(latest[at])
-            ):
-                newest[at], latest[at] = timestamp, event
-        self.total = total
-        for at, event in latest.items():
-            exemplar = (*_stamp(event), getattr(event, field), event.rank, event.load_id)
-            known = self.exemplars[at]
+            bucket = bisect_left(bounds, value)
+            counts[bucket] += 1
+            newest[bucket] = at
+        self.total.add(values)
+        for bucket, at in newest.items():
+            event, known = events[at], self.exemplars[bucket]
             # (timestamp, proc, seq) differ between any two events, so nothing behind is compared.
-            if known is None or exemplar > known:
-                self.exemplars[at] = exemplar
+            if known is None or event.timestamp >= known[0]:
+                exemplar = (*stamp(event), values[at], event.rank, event.load_id)
+                if known is None or exemplar > known:
+                    self.exemplars[bucket] = exemplar
 
     def merge(self, other: Observed) -> None:
         self.created = min(self.created, other.created)
-        self.total += other.total
+        self.total.merge(other.total)
         for at, count in enumerate(other.counts):
             self.counts[at] += count
             theirs, mine = other.exemplars[at], self.exemplars[at]
@@ -136,11 +129,11 @@ class Observed:
                 self.exemplars[at] = theirs
 
     def pack(self) -> list[Any]:
-        return [self.created, self.counts, hex(self.total), self.exemplars]
+        return [self.created, self.counts, hex(self.total.units), self.exemplars]
 
     def unpack(self, packed: list[Any]) -> None:
         self.created, self.counts, total, exemplars = packed
-        self.total = int(total, 16)
+        self.total = Sum(int(total, 16))
         self.exemplars = [last if last is None else tuple(last) for last in exemplars]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import isfinite
 from operator import attrgetter
-from typing import Generic
+from typing import Any, Generic
 
 from .series import Counted, Latest, Observed, Present, Summed
 from .tables import S, Table
@@ -33,13 +33,11 @@ _NUMBERS = frozenset({float, int})
 #: Events that were refused, and why.
 Refused = Sequence[tuple[Event, str]]
 
-#: Takes events that say the same, and a timestamp that none of them, nor any before, is older than.
-Step = Callable[[list[Event], str], Refused]
+#: Takes events that say the same, one or more, in order of their stamps.
+Step = Callable[[list[Event]], Refused]
 
 #: Workers whose series a step remembers; they are free text.
 _MAX_WORKERS = 20_000
-
-_timestamp = attrgetter("timestamp")
 
 
 def refusal(value: object) -> str | None:
@@ -66,7 +64,7 @@ class _Bound(Generic[S]):
         self.table = table
         self.series = None
 
-    def find(self, events: list[Event], oldest: str) -> S | Refused:
+    def find(self, events: list[Event]) -> S | Refused:
         """The series; or the events with why there is none for them, which is the same for all."""
         if self.series is None:
             found = [self.table.find(event) for event in events]
@@ -75,20 +73,20 @@ class _Bound(Generic[S]):
             self.series = found[0]
         series = self.series
         # What is older may have been refused: only what is accepted brings a series into being.
-        if oldest < series.created:
-            series.created = min(series.created, *map(_timestamp, events))
+        if events[0].timestamp < series.created:
+            series.created = events[0].timestamp
         return series
 
 
-def skip(events: list[Event], _oldest: str) -> Refused:
+def skip(events: list[Event]) -> Refused:
     return [(event, SKIPPED) for event in events]
 
 
 def presenting(table: Table[Present]) -> Step:
     bound = _Bound(table)
 
-    def present(events: list[Event], oldest: str) -> Refused:
-        series = bound.find(events, oldest)
+    def present(events: list[Event]) -> Refused:
+        series = bound.find(events)
         return () if isinstance(series, Present) else series
 
     return present
@@ -97,8 +95,8 @@ def presenting(table: Table[Present]) -> Step:
 def counting(table: Table[Counted]) -> Step:
     bound = _Bound(table)
 
-    def count(events: list[Event], oldest: str) -> Refused:
-        series = bound.find(events, oldest)
+    def count(events: list[Event]) -> Refused:
+        series = bound.find(events)
         if not isinstance(series, Counted):
             return series
         series.value += len(events)
@@ -111,63 +109,70 @@ def counting_detail(table: Table[Counted]) -> Step:
     """A series that is shown only when asked for refuses no event."""
     count = counting(table)
 
-    def count_detail(events: list[Event], oldest: str) -> Refused:
-        count(events, oldest)
+    def count_detail(events: list[Event]) -> Refused:
+        count(events)
         return ()
 
     return count_detail
 
 
 def summing(table: Table[Summed], field: str) -> Step:
-    bound = _Bound(table)
+    bound, finite = _Bound(table), _finite(field)
 
-    def add(events: list[Event], oldest: str) -> Refused:
-        good, refused = _finite(events, field)
-        negative = [event for event in good if getattr(event, field) < 0]
-        if negative:
-            refused += [(event, "negative") for event in negative]
-            good = [event for event in good if getattr(event, field) >= 0]
+    def add(events: list[Event]) -> Refused:
+        good, amounts, refused = finite(events)
+        if good and min(amounts) < 0:
+            judged = list(zip(good, amounts, strict=True))
+            refused = [*refused, *((event, "negative") for event, amount in judged if amount < 0)]
+            good = [event for event, amount in judged if amount >= 0]
+            amounts = [amount for amount in amounts if amount >= 0]
         if not good:
             return refused
-        series = bound.find(good, oldest)
+        series = bound.find(good)
         if not isinstance(series, Summed):
             return [*refused, *series]
-        for event in good:
-            series.add(getattr(event, field))
+        series.total.add(amounts)
         return refused
 
     return add
 
 
 def observing(table: Table[Observed], field: str) -> Step:
-    bound = _Bound(table)
+    bound, finite = _Bound(table), _finite(field)
 
-    def observe(events: list[Event], oldest: str) -> Refused:
-        good, refused = _finite(events, field)
+    def observe(events: list[Event]) -> Refused:
+        good, values, refused = finite(events)
         if not good:
             return refused
-        series = bound.find(good, oldest)
+        series = bound.find(good)
         if not isinstance(series, Observed):
             return [*refused, *series]
-        series.observe(good, field)
+        series.observe(good, values)
         return refused
 
     return observe
 
 
-def _finite(events: list[Event], field: str) -> tuple[list[Event], list[tuple[Event, str]]]:
-    """The events whose field is a finite number, and the others with why it is none."""
-    try:
-        values = list(map(attrgetter(field), events))
-        if _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values)):
-            return events, []
-    except OverflowError:
-        pass  # an integer that no float can hold
-    judged = [(event, refusal(getattr(event, field))) for event in events]
-    return (
-        [event for event, reason in judged if reason is None],
-        [(event, reason) for event, reason in judged if reason is not None],
-    )
+def _finite(field: str) -> Callable[[list[Event]], tuple[list[Event], list[float], Refused]]:
+    """Tells the events whose field is a finite number, these numbers, and the others with why it
+    is none."""
+    value_of: Callable[[Event], Any] = attrgetter(field)
+
+    def finite(events: list[Event]) -> tuple[list[Event], list[float], Refused]:
+        values = list(map(value_of, events))
+        try:
+            if _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values)):
+                return events, values, ()
+        except OverflowError:
+            pass  # an integer that no float can hold
+        judged = list(zip(events, values, map(refusal, values), strict=True))
+        return (
+            [event for event, _, reason in judged if reason is None],
+            [value for _, value, reason in judged if reason is None],
+            [(event, reason) for event, _, reason in judged if reason is not None],
+        )
+
+    return finite
 
 
 def latest_loads(table: Table[Latest], detail: Table[Latest], field: str) -> Step:
@@ -204,14 +209,14 @@ def latest_loads(table: Table[Latest], detail: Table[Latest], field: str) -> Ste
             if each is not None:
                 each.set(load, stamp)
             if at == 0:
-                first = chosen.find([event], event.timestamp)
+                first = chosen.find([event])
                 if isinstance(first, Latest):
                     first.set(load, stamp)
                 else:
                     refused = refused or first[0][1]
         return refused
 
-    def latest_of(events: list[Event], _oldest: str) -> Refused:
+    def latest_of(events: list[Event]) -> Refused:
         return [(event, reason) for event in events if (reason := latest(event)) is not None]
 
     return latest_of

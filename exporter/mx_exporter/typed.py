@@ -7,7 +7,7 @@ event, it is the same.
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Union
 
 import msgspec
@@ -32,14 +32,17 @@ _Filled = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Event(msgspec.Struct, kw_only=True, tag_field="event", forbid_unknown_fields=True, gc=False):
-    """What every event says. The types of single events add their own fields."""
+    """What every event says. The types of single events add their own fields.
+
+    In the order of a line, which is the order in which they are found soonest.
+    """
 
     timestamp: str
+    level: str = ""
     proc: _Filled
     seq: _Count
-    scheme: str
-    level: str = ""
     rank: _Integer | None = None
+    scheme: str
     load_id: str | None = None
     trace_id: str | None = None
     span_id: str | None = None
@@ -95,6 +98,8 @@ _timestamp = attrgetter("timestamp")
 _SHAPE = b"0000-00-00T00:00:00.000000Z\n"
 _TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 
+_begin = itemgetter(slice(18))
+
 #: Beginnings of good timestamps, as far as the tens of their seconds.
 _tens_of_seconds: set[str] = set()
 _MAX_KNOWN = 10_000
@@ -115,7 +120,9 @@ def _are_timestamps(stamps: list[str]) -> bool:
     if text.translate(_TO_ZERO) != _SHAPE * len(stamps):
         return False
     # What is left to be judged is the range of all but the last seven digits, which have none.
-    unknown = {stamp[:18] for stamp in stamps} - _tens_of_seconds
+    if _tens_of_seconds.issuperset(map(_begin, stamps)):
+        return True
+    unknown = set(map(_begin, stamps)) - _tens_of_seconds
     if not all(TIMESTAMP.fullmatch(f"{begin}0.000000Z") for begin in unknown):
         return False
     if len(_tens_of_seconds) > _MAX_KNOWN:
