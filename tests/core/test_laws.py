@@ -9,11 +9,11 @@ import pickle
 import random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from logs import PROCS, fold, logs, pages, settle
-from mx_exporter.exact import to_float, units
+from mx_exporter.exact import Sum, to_float, units, units_of
 from mx_exporter.fold import Fold
 from mx_exporter.state import Overlap, State
 
@@ -138,6 +138,17 @@ def test_sums_do_not_depend_on_the_order(values, rng):
     other = list(values)
     rng.shuffle(other)
     assert sum(map(units, values)) == sum(map(units, other))
+
+
+@given(st.lists(st.lists(st.one_of(finite, st.integers(-(2**63), 2**64)), max_size=99), max_size=4))
+@example([[1e308, 1e308, -1e308, 5e-324], [2**53 + 1, 0.1]])
+@example([[5e-324, 1.0, 1e300, -1.0, -1e300]])
+def test_sums_of_many_at_a_time_are_those_of_one_by_one(batches):
+    found = Sum()
+    for values in batches:
+        found.add(values)
+        assert units_of(values) == sum(map(units, values))
+    assert found.units == sum(units(value) for values in batches for value in values)
 
 
 def test_sums_too_large_for_a_float_are_infinite_and_come_back():
