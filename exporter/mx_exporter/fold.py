@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from operator import attrgetter, le
 from typing import Any
 
 from .books import Book
@@ -16,8 +15,6 @@ from .parse import Record, Rejected, parse_events
 from .plans import Plans
 from .state import State
 from .typed import Event, event_of
-
-_KEYS = (attrgetter("proc"), attrgetter("seq"), attrgetter("timestamp"))
 
 
 class Fold:
@@ -77,22 +74,20 @@ class Fold:
 
     def _book_of_run(self, given: list[Any]) -> Book | None:
         """The book that all go on together: they are events of one process, with its next numbers,
-        in order of their stamps. So they mostly are, and then are not looked at one by one.
+        in order of their stamps. So they mostly are.
         """
         try:
-            procs, seqs, stamps = (list(map(key, given)) for key in _KEYS)
-            proc, first = procs[0], seqs[0]
+            proc = given[0].proc
+            book = self.state.books.get(proc) or Book()
+            seq, last = book.end, ""
+            for event in given:
+                timestamp = event.timestamp
+                if event.proc != proc or event.seq != seq or timestamp < last:
+                    return None
+                seq, last = seq + 1, timestamp
         except (AttributeError, IndexError):  # there are others among them, or none
             return None
-        book = self.state.books.get(proc) or Book()
-        if (
-            first == book.end
-            and seqs == list(range(first, first + len(seqs)))
-            and procs.count(proc) == len(procs)
-            and all(map(le, stamps, stamps[1:]))
-        ):
-            return self.state.books.setdefault(proc, book)
-        return None
+        return self.state.books.setdefault(proc, book)
 
     def _enter_run(self, run: list[Any], book: Book) -> None:
         """Enter what goes on a book."""
