@@ -59,74 +59,63 @@ class Fold:
 
         Returns the events that were refused, and why (`steps.REFUSALS`).
         """
-        given: list[Any] = list(events)
-        book = self._book_of_run(given)
-        in_order = book is not None and not self._plans.touched
+        in_order = False
         try:
-            if book is not None:
-                self._lay(given)
-                self._enter_run(given, book)
-            else:
-                self._lay(event for each in given if (event := self._enter(each)) is not None)
+            in_order = self._tell_apart(events)
         finally:
             refused = self._plans.carry_out(in_order=in_order)
         return refused
 
-    def _book_of_run(self, given: list[Any]) -> Book | None:
-        """The book that all go on together: they are events of one process, with its next numbers,
-        in order of their stamps. So they mostly are.
+    def _tell_apart(self, events: Iterable[Event | Record | Rejected]) -> bool:
+        """Enter events in the books, and lay each that was not met before with its plan.
+
+        Returns whether they lie there in order of their stamps: the next of one process, none
+        older than the one before.
         """
+        state, shapes, books = self.state, self._plans.shapes, self.state.books
+        touched = self._plans.touched
+        in_order = not touched
+        proc, book = "", Book()
+        newest, logged = "", 0
+        given: Any
         try:
-            proc = given[0].proc
-            book = self.state.books.get(proc) or Book()
-            seq, last = book.end, ""
-            for event in given:
+            for given in events:
+                event = given
+                try:
+                    says, plans = shapes[type(event)]
+                    plan = plans[says(event)]
+                except KeyError:  # what was not said before, or no event
+                    if isinstance(given, Rejected):
+                        self.reject(given.reason)
+                        continue
+                    if isinstance(given, dict):
+                        event = event_of(given)
+                    plan = self._plans.find(event)
+                if event.proc != proc:
+                    in_order = in_order and not proc
+                    proc = event.proc
+                    book = books.get(proc) or books.setdefault(proc, Book())
+                seq = event.seq
+                if seq == book.end:
+                    book.end = seq + 1
+                    logged += 1
+                elif self._enter(book, seq):
+                    in_order = False
+                else:
+                    continue
                 timestamp = event.timestamp
-                if event.proc != proc or event.seq != seq or timestamp < last:
-                    return None
-                seq, last = seq + 1, timestamp
-        except (AttributeError, IndexError):  # there are others among them, or none
-            return None
-        return self.state.books.setdefault(proc, book)
-
-    def _enter_run(self, run: list[Any], book: Book) -> None:
-        """Enter what goes on a book."""
-        book.end += len(run)
-        self.state.logged += len(run)
-        self.state.last_event = max(self.state.last_event, run[-1].timestamp)
-
-    def _enter(self, given: Event | Record | Rejected) -> Event | None:
-        """Enter what a line gave; the event, if it is one that was not met before."""
-        state = self.state
-        if isinstance(given, Rejected):
-            self.reject(given.reason)
-            return None
-        event = event_of(given) if isinstance(given, dict) else given
-        book = state.books.get(event.proc) or state.books.setdefault(event.proc, Book())
-        if book.knows(event.seq):
-            state.duplicates += 1
-            return None
-        before = book.end
-        book.enter(event.seq)
-        grown = book.end - before
-        state.logged += grown
-        state.lost += grown - 1
-        state.last_event = max(state.last_event, event.timestamp)
-        return event
-
-    def _lay(self, events: Iterable[Event]) -> None:
-        """Lay each event with its plan."""
-        shapes, touched = self._plans.shapes, self._plans.touched
-        for event in events:
-            try:
-                says, plans = shapes[type(event)]
-                plan = plans[says(event)]
-            except KeyError:  # what was not said before
-                plan = self._plans.find(event)
-            waiting = plan.events
-            if not waiting:
-                touched.append(plan)
-            waiting.append(event)
+                if timestamp >= newest:
+                    newest = timestamp
+                else:
+                    in_order = False
+                waiting = plan.events
+                if not waiting:
+                    touched.append(plan)
+                waiting.append(event)
+        finally:
+            state.logged += logged
+            state.last_event = max(state.last_event, newest)
+        return in_order
 
     def reject(self, reason: str, count: int = 1) -> None:
         """Count lines that give no event (`parse.REASONS`)."""
@@ -140,3 +129,16 @@ class Fold:
             self.state.gone += not book.gone
             book.gone = True
             self.state.loads.settle(proc)
+
+    def _enter(self, book: Book, seq: int) -> bool:
+        """Enter a number; False when it was met before."""
+        state = self.state
+        if book.knows(seq):
+            state.duplicates += 1
+            return False
+        before = book.end
+        book.enter(seq)
+        grown = book.end - before
+        state.logged += grown
+        state.lost += grown - 1
+        return True
