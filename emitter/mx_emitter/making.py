@@ -31,7 +31,10 @@ Number: TypeAlias = object
 _VALUES = {
     "Label": "{0} if type({0}) is str else text({0})",
     "OptionalLabel": "{0} if type({0}) is str and {0} else text_or_none({0})",
-    "Number": "{0} if type({0}) is float and SMALLEST < {0} < LARGEST else number({0})",
+    "Number": (
+        "{0} if type({0}) is float and SMALLEST < {0} < LARGEST"
+        " or type({0}) is int and 0 <= {0} < 1 << 63 else number({0})"
+    ),
 }
 
 #: Parameters that give their fields another name.
@@ -47,6 +50,9 @@ def fields_of(self, /, {parameters}, **_more):
 """
 
 # No signature that Python checks: what it refuses would be raised into the caller.
+#
+# ``emit`` gets a name before it is called: Python 3.11 finds an object's attribute at once, but not
+# where it is called right away, as a method of its class is.
 _RECORDER = """
 def record(self, {by_position}, /, *rest, **more):
     if sink.off:
@@ -55,7 +61,8 @@ def record(self, {by_position}, /, *rest, **more):
         if not (rest or more or {last} is NOT_GIVEN):
             fields = {fields}
             if fields is not None:
-                sink.emit(EVENT, fields)
+                emit = sink.emit
+                emit(EVENT, fields)
             return
     except Exception:  # of the fields: once called, emit raises nothing
         pass

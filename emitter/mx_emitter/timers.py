@@ -49,7 +49,8 @@ class Timer:
     def __enter__(self) -> Timer:
         if self._span.started is not None and not sink.off:
             try:
-                sink.emit(self._span.started, self._fields)
+                emit = sink.emit  # see making
+                emit(self._span.started, self._fields)
             except Exception:
                 trouble.uncounted += ("unencodable",)
         self._began = time.perf_counter()
@@ -72,7 +73,8 @@ class Timer:
             fields["seconds"] = self.seconds
             if error is not None:
                 fields.update(describe(error))
-            sink.emit(span.finished, fields)
+            emit = sink.emit
+            emit(span.finished, fields)
         except Exception:
             trouble.uncounted += ("unencodable",)
 
@@ -101,7 +103,7 @@ class LoadTimer(Timer):
                 self._token = loads.begin(self._load)
             except Exception:  # its events go without an id
                 pass
-        return super().__enter__()
+        return Timer.__enter__(self)
 
     def __exit__(
         self,
@@ -111,6 +113,6 @@ class LoadTimer(Timer):
     ) -> None:
         if self._token is not None:
             loads.mark.set(self._load)  # the end may come in another context than the start
-        super().__exit__(kind, error, trace)
+        Timer.__exit__(self, kind, error, trace)
         if self._token is not None:
             loads.end(self._load, self._token)
