@@ -61,7 +61,9 @@ class Sink:
         if self.stream is not None:
             self.stream.ask_torch()
 
-    def _first_event(self, event: bytes, fields: dict[str, Any], level: bytes = b"info") -> None:
+    def _first_event(
+        self, event: bytes, fields: dict[str, Any], level: bytes | None = None
+    ) -> None:
         try:
             stream = self._start()
             if stream is not None:

@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from time import time_ns
-from typing import Any
+from typing import Any, TypeVar
 
 from orjson import dumps
 
@@ -29,13 +30,16 @@ from .rank import find_rank, from_torch
 from .segment import Segment
 from .settings import Settings
 
+_Returned = TypeVar("_Returned")
+
 #: Seconds between two looks at a full directory, and between two tries to open a segment.
 RETRY_SECONDS = 1.0
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SECOND = 1_000_000_000
 
-_LINE = b'{"event":%b,"timestamp":"%b%06dZ","level":"%b",%b%d%b%b'
+# A line. What all lines of a second share goes in once a second, and what is an event's own then.
+_LINE = b'{"event":%%b,"timestamp":"%b%%06dZ","level":"info","proc":"%b","seq":%%d,%b,%%b%%b'
 
 _load_of_context = loads.mark.get
 
@@ -57,6 +61,7 @@ class Stream:
         "_free",
         "_full",
         "_limit",
+        "_line",
         "_lock",
         "_next_segment",
         "_next_try",
@@ -64,13 +69,11 @@ class Stream:
         "_opening",
         "_overdue",
         "_pending",
-        "_proc_key",
         "_said_rank",
         "_second",
         "_segment",
         "_seq",
         "_size",
-        "_time",
         "_unclean",
         "_unsettled",
         "_who",
@@ -91,7 +94,7 @@ class Stream:
         self._seq = itertools.count()
         self._free: deque[int] = deque()  # numbers of events whose write failed
         self._dropped: dict[str, int] = {}
-        self._pending: deque[tuple[bytes, bytes, bytes]] = deque()
+        self._pending: deque[tuple[bytes, bytes, bytes, bytes | None]] = deque()
         self._complaints: list[tuple[str, str]] = []
         self._noted: set[str] = set()
         self._detail = ""  # what the operating system said last
@@ -111,8 +114,7 @@ class Stream:
         self._next_try = 0.0
 
         self._second = 0  # when the present second began, in nanoseconds
-        self._time = b""
-        self._proc_key = b'"proc":"%b","seq":' % self.proc.encode()
+        self._line = b""  # of the present second
         self._constant = b""
         self.look_up_rank(rank)
 
@@ -121,30 +123,27 @@ class Stream:
 
     def open(self) -> None:
         """Open the first segment, if there is none: its header says that this process lives."""
-        with self._lock:
-            if self._fd < 0 and not self._opening:
-                reason = self._make_room(0)
-                if reason is not None:
-                    self._note(reason)
+        self._locked(self._open_first)
         self._settle()
 
-    def emit(self, event: bytes, fields: dict[str, Any], level: bytes = b"info") -> None:
+    def emit(self, event: bytes, fields: dict[str, Any], level: bytes | None = None) -> None:
         """Log one event, or count it as dropped. Never raises an Exception.
 
-        ``event`` is its name as JSON, ``level`` a plain word. ``fields`` are its own fields, none
-        of a reserved name.
+        ``event`` is its name as JSON, ``level`` a plain word, None for ``info``. ``fields`` are
+        its own fields, none of a reserved name.
         """
         try:
-            load = _load_of_context()
-            if load is None and loads.running:
-                load = loads.only_one()
-            if load is not None and "opentelemetry.trace" in sys.modules:
+            end = _load_of_context()
+            if end is None and loads.running:
+                end = loads.only_one()
+            if end is None:
+                end = b"}\n"
+            elif "opentelemetry.trace" in sys.modules:
                 fields = {**loads.trace(), **fields}
             try:
                 own = dumps(fields)[1:-1]
             except Exception:  # rare: a lone surrogate, or a caller's field
                 own = encode(fields)[1:-2]
-            body = own + (b"}\n" if load is None else load if own else load[1:])
             # What ``with`` does here takes three times as long. Acquired within the ``try``: right
             # after it a signal handler may raise. Looked up no earlier: one may fork before, and
             # nobody would let go of the parent's in the child.
@@ -152,7 +151,7 @@ class Stream:
             try:
                 if not lock.acquire(False):
                     lock = self._wait()
-                reason = self._put(event, body, level)
+                reason = self._put(event, own, end, level)
                 if reason is not None:
                     self._count_drop(reason)
             finally:
@@ -174,8 +173,7 @@ class Stream:
         ``reason`` is one of ``DROP_REASONS``.
         """
         try:
-            with self._lock:
-                self._count_drop(reason)
+            self._locked(self._count_drop, reason)
         except Exception:
             trouble.uncounted += (reason,)
         try:
@@ -197,9 +195,10 @@ class Stream:
 
     def _take_rank(self, rank: int | None) -> None:
         if rank != self.rank or not self._constant:
-            scheme = encode({"rank": rank, "scheme": self.settings.scheme})
-            self._constant = b"," + scheme[1:-2] + b","
+            constant = encode({"rank": rank, "scheme": self.settings.scheme})[1:-2]
+            self._constant = constant.replace(b"%", b"%%")
             self.rank = rank
+            self._second = 0  # the next line is made of it
 
     def abandon(self) -> None:
         """In a forked child: the segment is the parent's. It is closed here and never unlocked."""
@@ -208,6 +207,19 @@ class Stream:
         self._lock = threading.RLock()  # whoever held it is not in this process
         if self._segment is not None:
             self._segment.close()
+
+    def _locked(self, action: Callable[..., _Returned], *given: str) -> _Returned:
+        """Call ``action`` under the lock, which is taken as `emit` takes it."""
+        lock = self._lock
+        try:
+            if not lock.acquire(False):
+                lock = self._wait()
+            return action(*given)
+        finally:
+            try:  # noqa: SIM105 - it would be a call
+                lock.release()
+            except RuntimeError:  # a signal handler raised while another thread had it
+                pass
 
     def _wait(self) -> threading.RLock:
         """Acquire the lock that another thread has, and return it.
@@ -222,8 +234,16 @@ class Stream:
     # ----------------------------------------------------------------------------------
     # Under the lock
 
-    def _put(self, event: bytes, body: bytes, level: bytes = b"info") -> str | None:
-        """Write one line, of which ``body`` is what follows the keys that every line carries.
+    def _open_first(self) -> None:
+        if self._fd < 0 and not self._opening:
+            reason = self._make_room(0)
+            if reason is not None:
+                self._note(reason)
+
+    def _put(
+        self, event: bytes, own: bytes, end: bytes = b"}\n", level: bytes | None = None
+    ) -> str | None:
+        """Write one line: of the keys that every line carries, its ``own`` fields, and its ``end``.
 
         Returns None, or the reason why it was not written.
         """
@@ -231,17 +251,13 @@ class Stream:
             nanos = time_ns() - self._second
             if not 0 <= nanos < _SECOND:
                 nanos = self._turn()
+            pattern = self._line
+            if level is not None:
+                pattern = pattern.replace(b'"info"', b'"%b"' % level, 1)
+            if not own:
+                pattern = pattern.replace(b",%b%b", b"%b%b")
             seq = self._free.popleft() if self._free else next(self._seq)
-            line = _LINE % (
-                event,
-                self._time,
-                nanos // 1000,
-                level,
-                self._proc_key,
-                seq,
-                self._constant if len(body) > 2 else self._constant[:-1],
-                body,
-            )
+            line = pattern % (event, nanos // 1000, seq, own, end)
             size = len(line)
             if size > MAX_LINE_BYTES:
                 self._free.append(seq)
@@ -252,7 +268,7 @@ class Stream:
             self._free.append(seq)
             if self._opening and self._fd < 0:
                 # A signal handler's event while the first segment is being opened.
-                self._pending.append((event, body, level))
+                self._pending.append((event, own, end, level))
                 self._unsettled = True
                 return None
             reason = self._make_room(size)
@@ -272,7 +288,7 @@ class Stream:
             if error.errno == errno.EBADF and self._fd >= 0:
                 # Somebody closed our descriptor: there are libraries that close all of them.
                 self._let_go(close=False)
-                return self._put(event, body, level)
+                return self._put(event, own, end, level)
             return self._reason(error, "io_error")
         self._size += written
         if written != size:
@@ -284,12 +300,16 @@ class Stream:
         return None
 
     def _turn(self) -> int:
-        """Once a second: the constant part of the timestamp, and whether all is as it was left.
+        """Once a second: what its lines share, and whether all is as it was left.
 
         Returns the nanoseconds of the second.
         """
         second, nanos = divmod(time_ns(), _SECOND)
-        self._time = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second)).encode()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second)).encode()
+        proc = self.proc.encode()
+        # No call stands between these: neither an event of a signal handler nor another rank comes
+        # between.
+        self._line = _LINE % (stamp, proc, self._constant)
         self._second = second * _SECOND
         if self._segment is not None and not self._opening:
             state = self._segment.state()
@@ -384,9 +404,7 @@ class Stream:
             fields = {"segment": n, **who, **({} if locked else {"locked": False})}
             seq = self._free.popleft() if self._free else next(self._seq)
             micros = self._turn() // 1000
-            body = encode(fields)[1:]
-            constant = self._constant
-            return _LINE % (name, self._time, micros, b"info", self._proc_key, seq, constant, body)
+            return self._line % (name, micros, seq, encode(fields)[1:-2], b"}\n")
 
         try:
             segment = Segment(folder, SegmentName(self.proc, n), header, lambda: self._abandoned)
@@ -415,25 +433,29 @@ class Stream:
     def _settle(self) -> None:
         """Log what signal handlers left and what was dropped, as far as there is room; complain."""
         trouble.need_room(2 * trouble.FRAMES)  # it may open a segment
-        with self._lock:
-            if self._opening:
-                return
-            self._unsettled = False
-            while trouble.uncounted:
-                self._count_drop(trouble.uncounted.pop())
-            while self._pending:
-                reason = self._put(*self._pending.popleft())
-                if reason is not None:
-                    self._count_drop(reason)
-            for reason in list(self._dropped):
-                # Taken before it is written: a signal handler's event would report it once more.
-                count = self._dropped.pop(reason, 0)
-                body = encode({"reason": reason, "count": count})[1:]
-                if count and self._put(b'"events_dropped"', body, b"warning") is not None:
-                    self._dropped[reason] = self._dropped.get(reason, 0) + count
-                    self._unsettled = True
-        while self._complaints:
-            trouble.say(*self._complaints.pop())
+        if self._locked(self._write_unsettled):
+            while self._complaints:
+                trouble.say(*self._complaints.pop())
+
+    def _write_unsettled(self) -> bool:
+        """False where it has to wait: in the middle of an opening."""
+        if self._opening:
+            return False
+        self._unsettled = False
+        while trouble.uncounted:
+            self._count_drop(trouble.uncounted.pop())
+        while self._pending:
+            reason = self._put(*self._pending.popleft())
+            if reason is not None:
+                self._count_drop(reason)
+        for reason in list(self._dropped):
+            # Taken before it is written: a signal handler's event would report it once more.
+            count = self._dropped.pop(reason, 0)
+            own = encode({"reason": reason, "count": count})[1:-2]
+            if count and self._put(b'"events_dropped"', own, level=b"warning") is not None:
+                self._dropped[reason] = self._dropped.get(reason, 0) + count
+                self._unsettled = True
+        return True
 
 
 def _who_we_are(settings: Settings) -> dict[str, Any]:

@@ -405,14 +405,64 @@ assert len(os.listdir("/proc/self/fd")) == before + 1
     assert os.path.isdir(program.directory)
 
 
-@pytest.mark.parametrize("when", ["before waiting", "waiting"])
-def test_a_fork_by_a_signal_handler_while_another_thread_has_the_lock(
-    when: str, program: Program
-) -> None:
+_WAITING = {
+    "an event": 'metrics.record_attempt("parent", "second")',
+    "an opening": "enable_metrics()",
+    "a drop": 'sink.drop("unencodable")',
+    "what is left": "sink.stream._settle()",
+}
+
+
+@pytest.mark.parametrize("what", _WAITING)
+def test_a_fork_by_a_signal_handler_while_something_waits(what: str, program: Program) -> None:
     """What held the lock is not in the child, which must not wait for it."""
     process = program.run(
         """
 import os, signal, sys, threading, warnings
+from mx_emitter import enable_metrics, metrics
+from mx_emitter.sink import sink
+warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
+metrics.record_attempt("parent", "first")
+held, forked = threading.Event(), threading.Event()
+def hold():
+    with sink.stream._lock:
+        held.set()
+        forked.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+pid = 0
+def handler(*_):
+    global pid
+    pid = os.fork()
+    if pid: forked.set()
+    else:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+exec(sys.argv[1])
+if pid == 0:
+    metrics.record_attempt("child", "x")
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+metrics.record_attempt("parent", "last")
+""",
+        _WAITING[what],
+    )
+    assert process.output.strip() == "0"
+    attempts = program.log.events("source_attempted")
+    assert [event["policy"] for event in attempts if event["result"] == "last"] == ["parent"]
+    assert [event["policy"] for event in attempts].count("child") == 1
+    assert len(_by_process(program.log)) == 2
+    program.log.check_books()
+
+
+def test_a_fork_by_a_signal_handler_right_before_an_event_waits(program: Program) -> None:
+    """What held the lock is not in the child, which must not wait for it."""
+    process = program.run(
+        """
+import os, signal, threading, warnings
 from mx_emitter import metrics, stream
 from mx_emitter.sink import sink
 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
@@ -426,29 +476,20 @@ thread = threading.Thread(target=hold)
 thread.start()
 held.wait()
 dumps, pid = stream.dumps, 0
-def handler(*_):
+def fork_and_dump(fields):  # as a handler does that comes at this moment
     global pid
+    stream.dumps = dumps
     pid = os.fork()
     if pid: forked.set()
-    else:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(20)
-def handle_and_dump(fields):  # as a handler does that comes at this moment
-    stream.dumps = dumps
-    handler()
+    else: signal.alarm(20)
     return dumps(fields)
-if sys.argv[1] == "waiting":
-    signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
-else:
-    stream.dumps = handle_and_dump
+stream.dumps = fork_and_dump
 metrics.record_attempt("parent", "second")
 if pid == 0:
     metrics.record_attempt("child", "x")
     os._exit(0)
 print(os.waitpid(pid, 0)[1])
-""",
-        when,
+"""
     )
     assert process.output.strip() == "0"
     assert [event["policy"] for event in program.log.events()].count("parent") == 2

@@ -32,7 +32,7 @@ def _granted(path: Path) -> bool:
 
 
 def test_the_header_says_who_writes(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MX_METRICS_SCHEME", " tp8 ü")
+    monkeypatch.setenv("MX_METRICS_SCHEME", " tp8 ü %b,%d%")
     for name in ("POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"):
         monkeypatch.setenv(name, name.lower())
     assert enable_metrics() is True
@@ -43,7 +43,7 @@ def test_the_header_says_who_writes(log: Log, monkeypatch: pytest.MonkeyPatch) -
         "level": "info",
         "seq": 0,
         "rank": None,
-        "scheme": " tp8 ü",
+        "scheme": " tp8 ü %b,%d%",
         "segment": 0,
         "format": 1,
         "component": "client",
@@ -151,7 +151,39 @@ def test_a_line_over_the_limit_of_lines_is_counted_not_written(log: Log) -> None
 
 def test_an_event_without_fields(log: Log) -> None:
     get_logger().info("bare")
-    assert log.own_fields() == [{"event": "bare"}]
+    with metrics.time_load("vllm", "m", "main"):
+        get_logger().error("bare")
+    get_logger().info("%b")
+    assert log.own_fields("bare", "%b") == [{"event": "bare"}] * 2 + [{"event": "%b"}]
+    bare = log.events("bare", "%b")
+    assert [event["level"] for event in bare] == ["info", "error", "info"]
+    assert ["load_id" in event for event in bare] == [False, True, False]
+
+
+def test_keys_stand_in_one_order(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MX_METRICS_SCHEME", '"info",%b%b')
+    enable_metrics(rank=3)
+    with metrics.time_load("vllm", "m", "main"):
+        metrics.record_attempt("random", '"info" 100 %d')
+        get_logger().warning("own", own=1)
+    first = ["event", "timestamp", "level", "proc", "seq", "rank", "scheme"]
+    attempt, own = log.events("source_attempted", "own")
+    assert list(attempt) == [*first, "policy", "result", "load_id"]
+    assert list(own) == [*first, "own", "load_id"]
+    assert [attempt["level"], own["level"]] == ["info", "warning"]
+    assert attempt["result"] == '"info" 100 %d'
+    assert {line["scheme"] for line in log.lines()} == {'"info",%b%b'}
+    assert {line["rank"] for line in log.lines()} == {3}
+
+
+def test_another_rank_is_on_the_next_line(log: Log) -> None:
+    for rank in range(50):
+        enable_metrics(rank=rank)
+        metrics.record_nixl_receive("empty")
+    assert [event["rank"] for event in log.events()] == list(range(50))
+    assert [line["timestamp"] for line in log.lines()] == sorted(
+        line["timestamp"] for line in log.lines()
+    )
 
 
 # --------------------------------------------------------------------------------------
