@@ -13,8 +13,11 @@ from math import fsum
 _UNIT_BITS = 1074
 _ONE = 1 << _UNIT_BITS
 
-#: Numbers that wait in a `Sum`.
-_MAX_WAITING = 64
+#: Parts that a sum is taken in; one with more is of numbers farther apart than any measured ones.
+_MAX_PARTS = 4
+
+#: Numbers that wait in a `Sum`, between two that are added, at most.
+_MAX_WAITING = 32
 
 
 def units(value: float) -> int:
@@ -35,10 +38,12 @@ def units_of(values: Sequence[float]) -> int:
     if set(map(type, values)) == {float}:  # `fsum` would round integers
         total, left = 0, list(values)
         try:
-            while part := fsum(left):
+            for _ in range(_MAX_PARTS):
+                part = fsum(left)
+                if not part:
+                    return total
                 total += units(part)
                 left.append(-part)
-            return total
         except OverflowError:  # what is left is beyond the largest float
             pass
     return sum(map(units, values))
@@ -57,15 +62,14 @@ class Sum:
         """Add finite numbers."""
         self._waiting += values
         if len(self._waiting) > _MAX_WAITING:
-            self._units = self.units
+            self.units()
 
     def merge(self, other: Sum) -> None:
         """Add what another holds."""
-        self._units += other.units
+        self._units += other.units()
 
-    @property
     def units(self) -> int:
-        """The sum of all that was added, in units of 2^-1074."""
+        """The sum of all that was added, in units of 2^-1074; none waits any more."""
         waiting, self._waiting = self._waiting, []
         self._units += units_of(waiting)
         return self._units

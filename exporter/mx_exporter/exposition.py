@@ -119,7 +119,7 @@ def _metric(family: Family, opt_in: bool) -> Any:
 
 def _value(series: kinds.Series) -> float:
     if isinstance(series, kinds.Summed):
-        return to_float(series.total.units)
+        return to_float(series.total.units())
     assert not isinstance(series, kinds.Observed)
     return series.value
 
@@ -146,7 +146,7 @@ def _add_histogram(
             running,
             exemplar=_exemplar(last) if openmetrics else None,
         )
-    total = to_float(series.total.units)
+    total = to_float(series.total.units())
     # OpenMetrics reads a sum as a counter, which is never negative, and wants sum and count
     # together or neither. The last bucket still holds the count.
     if total >= 0 or not openmetrics:

@@ -34,7 +34,7 @@ class LineSplitter:
         lines = block.split(b"\n")
         tail = lines.pop()
         if lines:
-            longest = self.carried + len(block)  # or less
+            longest = self.carried + len(block)  # at most
             if self._skipping:
                 del lines[0]
             else:

@@ -82,7 +82,7 @@ class Summed:
         self.total.merge(other.total)
 
     def pack(self) -> list[Any]:
-        return [self.created, hex(self.total.units)]
+        return [self.created, hex(self.total.units())]
 
     def unpack(self, packed: list[Any]) -> None:
         self.created, total = packed
@@ -129,7 +129,7 @@ class Observed:
                 self.exemplars[at] = theirs
 
     def pack(self) -> list[Any]:
-        return [self.created, self.counts, hex(self.total.units), self.exemplars]
+        return [self.created, self.counts, hex(self.total.units()), self.exemplars]
 
     def unpack(self, packed: list[Any]) -> None:
         self.created, self.counts, total, exemplars = packed

@@ -34,7 +34,7 @@ _Filled = Annotated[str, msgspec.Meta(min_length=1)]
 class Event(msgspec.Struct, kw_only=True, tag_field="event", forbid_unknown_fields=True, gc=False):
     """What every event says. The types of single events add their own fields.
 
-    In the order of a line, which is the order in which they are found soonest.
+    As far as a line's own fields in the order of a line, in which they are found soonest.
     """
 
     timestamp: str

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mx_exporter.books import Book
+from mx_exporter.fold import Fold
+from mx_exporter.plans import Plans
+from support import Lines
 
 
 @given(st.lists(st.integers(0, 25), max_size=40))
@@ -32,3 +36,27 @@ def test_a_number_far_ahead_costs_nothing():
     book.enter(10**18)
     assert book.lost == 10**18
     assert book.lost_ranges() == [(0, 10**18 - 1)]
+
+
+def test_the_books_close_over_a_failure_in_the_middle_of_a_block(monkeypatch):
+    """Memory may run out anywhere: what was folded is known, the others are lost, none is new."""
+    log = Lines()
+    lines = [log("sources_ordered", policy=f"p{n}", seconds=1.0 if n else None) for n in range(6)]
+    find = Plans.find
+
+    def short_of_memory(plans, event):
+        if event.seq == 3:
+            raise MemoryError
+        return find(plans, event)
+
+    fold = Fold()
+    with monkeypatch.context() as patched:
+        patched.setattr(Plans, "find", short_of_memory)
+        with pytest.raises(MemoryError):
+            fold.feed_lines(lines[:5])
+    fold.feed_lines(lines[5:])
+    fold.feed_lines(lines[:3])
+    state = fold.state
+    (book,) = state.books.values()
+    assert (state.logged, state.lost, state.duplicates) == (6, 2, 3)
+    assert (book.folded, book.refused) == (state.events.total(), state.refused.total()) == (3, 1)

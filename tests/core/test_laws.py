@@ -148,7 +148,7 @@ def test_sums_of_many_at_a_time_are_those_of_one_by_one(batches):
     for values in batches:
         found.add(values)
         assert units_of(values) == sum(map(units, values))
-    assert found.units == sum(units(value) for values in batches for value in values)
+    assert found.units() == sum(units(value) for values in batches for value in values)
 
 
 def test_sums_too_large_for_a_float_are_infinite_and_come_back():

@@ -84,5 +84,5 @@ def magnitudes(directory: Path) -> Samples:
         if family.buckets:
             for labels, series in whole.state.series[family.name].items():
                 key = tuple(sorted(zip(family.label_names(), labels, strict=True)))
-                found[f"{family.name}_sum", key] = to_float(series.total.units)
+                found[f"{family.name}_sum", key] = to_float(series.total.units())
     return found
