@@ -77,9 +77,13 @@ _TIMER = """
 def timer(self, {by_position}, /, *rest, **more):
     try:
         if sink.off:
-            return KIND(SPAN, {{}})
+            return KIND().of(SPAN, {{}})
         if not (rest or more or {last} is NOT_GIVEN):
-            return KIND(SPAN, {fields})
+            made = KIND()
+            made._span = SPAN
+            made._fields = {fields}
+            made.seconds = made._began = 0.0
+            return made
     except Exception:
         pass
     given = [each for each in ({given},) if each is not NOT_GIVEN]
@@ -171,12 +175,12 @@ def times(
 
         def time_any(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Timer:
             if sink.off:
-                return kind(span, {})
+                return kind().of(span, {})
             try:
                 fields = fields_of(self, *args, **kwargs)
                 if kwargs:
                     _add(fields, kwargs, parameters)
-                return kind(span, fields)
+                return kind().of(span, fields)
             except Exception:
                 return call_timer(fields_of.__name__, args, kwargs)
 
@@ -207,7 +211,7 @@ def call_timer(name: str, args: tuple[object, ...], kwargs: Fields) -> Timer:
         fields = {} if sink.off else _call(name, args, kwargs)
     except Exception:
         fields = {"recorder": name}
-    return Timer(_UNKNOWN_SPAN, fields)
+    return Timer().of(_UNKNOWN_SPAN, fields)
 
 
 def _call(name: str, args: tuple[object, ...], kwargs: Fields) -> Fields:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from sys import modules
 from time import time_ns
 from typing import Any, TypeVar
 
@@ -138,7 +138,7 @@ class Stream:
                 end = loads.only_one()
             if end is None:
                 end = b"}\n"
-            elif "opentelemetry.trace" in sys.modules:
+            elif "opentelemetry.trace" in modules:
                 fields = {**loads.trace(), **fields}
             try:
                 own = dumps(fields)[1:-1]

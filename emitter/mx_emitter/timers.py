@@ -14,6 +14,7 @@ from .faults import describe
 from .sink import sink
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Timer = TypeVar("_Timer", bound="Timer")
 
 
 class Span:
@@ -39,12 +40,21 @@ class Timer:
 
     __slots__ = ("_began", "_fields", "_span", "seconds")
 
-    def __init__(self, span: Span, fields: dict[str, Any]) -> None:
-        """``fields`` go on both events."""
-        self.seconds = 0.0
+    seconds: float
+    _span: Span
+    _fields: dict[str, Any]
+    _began: float
+
+    def of(self: _Timer, span: Span, fields: dict[str, Any]) -> _Timer:
+        """Make it one of ``span``; ``fields`` go on both events.
+
+        No ``__init__``: that would be as slow as the rest of the making. The timers in `making`
+        do without this call, too.
+        """
         self._span = span
         self._fields = fields
-        self._began = 0.0
+        self.seconds = self._began = 0.0
+        return self
 
     def __enter__(self) -> Timer:
         if self._span.started is not None and not sink.off:
@@ -83,7 +93,7 @@ class Timer:
 
         @functools.wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            with type(self)(self._span, self._fields):
+            with type(self)().of(self._span, self._fields):
                 return function(*args, **kwargs)
 
         return cast(_Function, timed)
@@ -94,8 +104,15 @@ class LoadTimer(Timer):
 
     __slots__ = ("_load", "_token")
 
+    _token: contextvars.Token[bytes | None] | None
+
+    def __init__(self) -> None:
+        # Close to the recursion limit this raises, where the timer is made. Else what is called
+        # below would, and leave a load running.
+        self._token = None
+
     def __enter__(self) -> Timer:
-        self._token: contextvars.Token[bytes | None] | None = None
+        self._token = None
         if not sink.off:
             try:
                 sink.ask_torch()
