@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import signal
 import socket
@@ -84,6 +85,13 @@ def unshare(*what: str) -> list[str]:
     if done.returncode:
         leave_out(f"namespaces are refused here: {done.stderr.strip()}")
     return command
+
+
+def take_all_room(ballast: Path) -> None:
+    """Fill the disk that ``ballast`` lies on, to the last page."""
+    with open(ballast, "ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(mmap.PAGESIZE))
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -133,15 +133,16 @@ def _sign(fd: int) -> None:
     """Leave word of who holds the lock. It helps people; nothing depends on it."""
     words = orjson.dumps({"pid": os.getpid(), "hostname": socket.gethostname()}) + b"\n"
     try:
-        os.ftruncate(fd, 0)
+        # Over what stands there: room given up on a full disk is somebody else's at once.
         os.pwrite(fd, words, 0)
+        os.ftruncate(fd, len(words))
     except OSError:
         return
 
 
 def _holder(fd: int) -> str:
     try:
-        words = orjson.loads(os.pread(fd, 4096, 0))
+        words = orjson.loads(os.pread(fd, 4096, 0).partition(b"\n")[0])
         return f"process {words['pid']} on {words['hostname']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

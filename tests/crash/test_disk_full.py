@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import signal
 import struct
 from pathlib import Path
@@ -62,16 +61,6 @@ class Rank:
         return total(samples, "mx_p2p_source_attempts_total", policy=self.policy)
 
 
-def fill(ballast: Path) -> None:
-    """Take all the room there is, to the last page."""
-    with open(ballast, "ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(mmap.PAGESIZE))
-        except OSError:
-            return
-
-
 def start(spawn: support.Spawner, log: Path) -> serving.Exporter:
     return keepers.start(spawn, log, env=BOUNDS)
 
@@ -88,7 +77,7 @@ def test_ranks_and_exporter_outlive_a_full_disk(
     # More than it retains is finished, so that it has something to compact when it goes on.
     exporter.process.send_signal(signal.SIGSTOP)
     support.wait_until(lambda: keepers.size_of(log) > 115_000)
-    fill(ballast)
+    support.take_all_room(ballast)
     exporter.process.send_signal(signal.SIGCONT)
     support.wait_until(lambda: all(rank.pending > 500 for rank in ranks), limit=60)
     full = parse(exporter.get().text)

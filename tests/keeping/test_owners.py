@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
 import socket
@@ -27,6 +29,7 @@ from keepers import (
     wait_for_compaction,
 )
 from mx_emitter.events import LOCK_NAME, SNAPSHOT_NAME
+from mx_exporter.ownership import Ownership
 
 ATTEMPTS = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=""}'
 
@@ -73,6 +76,27 @@ def test_a_standby_says_so_once_and_takes_over_from_a_killed_owner(
     assert (log / LOCK_NAME).stat().st_ino == lock
     stop(successor)
     assert (log / LOCK_NAME).stat().st_ino == lock
+
+
+def test_who_owns_a_directory_can_be_read_though_the_disk_is_full(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room that is given up there is taken by the ranks at once."""
+    ballast, truncate = small_disk / "ballast", os.ftruncate
+
+    def truncate_and_lose(fd: int, length: int) -> None:
+        truncate(fd, length)
+        support.take_all_room(ballast)
+
+    monkeypatch.setattr(os, "ftruncate", truncate_and_lose)
+    lock = small_disk / LOCK_NAME
+    lock.write_text('{"pid":4194304,"hostname":"%s"}\n' % ("the-one-before" * 9))
+    support.take_all_room(ballast)
+    owner, other = Ownership(str(small_disk)), Ownership(str(small_disk))
+    assert (owner.claim(), other.claim()) == ("owner", "standby")
+    assert json.loads(lock.read_text()) == {"pid": os.getpid(), "hostname": socket.gethostname()}
+    assert other.reason == f"process {os.getpid()} on {socket.gethostname()}"
+    owner.release()
 
 
 def test_a_standby_binds_nothing_and_ends_when_told(spawn: support.Spawner, tmp_path: Path) -> None:
