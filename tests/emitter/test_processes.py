@@ -405,6 +405,23 @@ assert len(os.listdir("/proc/self/fd")) == before + 1
     assert os.path.isdir(program.directory)
 
 
+#: Another thread has the stream's lock until the process forks.
+_HELD = """
+import os, signal, sys, threading, warnings
+from mx_emitter import enable_metrics, metrics, stream
+from mx_emitter.sink import sink
+warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
+metrics.record_attempt("parent", "first")
+held, forked = threading.Event(), threading.Event()
+def hold():
+    with sink.stream._lock:
+        held.set()
+        forked.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+"""
+
 _WAITING = {
     "an event": 'metrics.record_attempt("parent", "second")',
     "an opening": "enable_metrics()",
@@ -417,20 +434,8 @@ _WAITING = {
 def test_a_fork_by_a_signal_handler_while_something_waits(what: str, program: Program) -> None:
     """What held the lock is not in the child, which must not wait for it."""
     process = program.run(
-        """
-import os, signal, sys, threading, warnings
-from mx_emitter import enable_metrics, metrics
-from mx_emitter.sink import sink
-warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
-metrics.record_attempt("parent", "first")
-held, forked = threading.Event(), threading.Event()
-def hold():
-    with sink.stream._lock:
-        held.set()
-        forked.wait()
-thread = threading.Thread(target=hold)
-thread.start()
-held.wait()
+        _HELD
+        + """
 pid = 0
 def handler(*_):
     global pid
@@ -461,20 +466,8 @@ metrics.record_attempt("parent", "last")
 def test_a_fork_by_a_signal_handler_right_before_an_event_waits(program: Program) -> None:
     """What held the lock is not in the child, which must not wait for it."""
     process = program.run(
-        """
-import os, signal, threading, warnings
-from mx_emitter import metrics, stream
-from mx_emitter.sink import sink
-warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
-metrics.record_attempt("parent", "first")
-held, forked = threading.Event(), threading.Event()
-def hold():
-    with sink.stream._lock:
-        held.set()
-        forked.wait()
-thread = threading.Thread(target=hold)
-thread.start()
-held.wait()
+        _HELD
+        + """
 dumps, pid = stream.dumps, 0
 def fork_and_dump(fields):  # as a handler does that comes at this moment
     global pid
