@@ -7,7 +7,7 @@ from math import isfinite
 from operator import attrgetter
 from typing import Any, Generic
 
-from .series import Counted, Latest, Observed, Present, Summed
+from .series import Counted, Latest, Observed, Present, Summed, stamp
 from .tables import S, Table
 from .typed import Event
 
@@ -195,7 +195,7 @@ def latest_loads(table: Table[Latest], detail: Table[Latest], field: str) -> Ste
         return found
 
     def latest(event: Event) -> str | None:
-        stamp = (event.timestamp, event.proc, event.seq)
+        when = stamp(event)
         refused = None
         for at, candidate in enumerate(getattr(event, field)):
             load = candidate.load
@@ -207,11 +207,11 @@ def latest_loads(table: Table[Latest], detail: Table[Latest], field: str) -> Ste
                 continue
             each = detail_of(candidate.source_worker_id, event)
             if each is not None:
-                each.set(load, stamp)
+                each.set(load, when)
             if at == 0:
                 first = chosen.find([event])
                 if isinstance(first, Latest):
-                    first.set(load, stamp)
+                    first.set(load, when)
                 else:
                     refused = refused or first[0][1]
         return refused
