@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mx_emitter import enable_metrics, metrics
-from mx_emitter.events import EVENTS
+from mx_log.schema import EVENTS
 
 
 class Call:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from calls import Call, calls
 
-from mx_emitter import events
-from mx_exporter import families, settings
+from mx_exporter import config
+from mx_exporter.core import catalog
+from mx_log import schema
 
 HERE = Path(__file__).resolve().parent
 
@@ -36,7 +37,7 @@ def code(values: Iterable[object]) -> str:
 
 
 def derived_from(event: str) -> list[str]:
-    return [family.name for family in families.FAMILIES if event in family.events]
+    return [family.name for family in catalog.FAMILIES if event in family.events]
 
 
 def events_page() -> Iterator[str]:
@@ -45,7 +46,7 @@ def events_page() -> Iterator[str]:
     yield (
         "A rank writes each event as one line of JSON into a segment of its own "
         "(see [formats](formats.md)). Besides its own fields each line carries the reserved "
-        f"keys: {code(sorted(events.RESERVED_KEYS))}; `load_id` only while a load is running, and "
+        f"keys: {code(sorted(schema.RESERVED_KEYS))}; `load_id` only while a load is running, and "
         "beside it `trace_id` and `span_id` where OpenTelemetry has a current span. "
         "Fields that are not required may be missing, and unknown fields and events are "
         "skipped by readers, so that old and new releases read each other's logs.\n"
@@ -54,10 +55,10 @@ def events_page() -> Iterator[str]:
         ["event", "what it says", "families derived from it"],
         (
             [f"[`{event.name}`](#{event.name})", event.doc, code(derived_from(event.name)) or "—"]
-            for event in events.EVENTS.values()
+            for event in schema.EVENTS.values()
         ),
     )
-    for event in events.EVENTS.values():
+    for event in schema.EVENTS.values():
         yield f"## {event.name}\n"
         yield event.doc + "\n"
         yield table(
@@ -74,14 +75,14 @@ def events_page() -> Iterator[str]:
     )
     yield table(
         ["reason", "what happened"],
-        ([f"`{reason}`", text] for reason, text in events.DROP_REASONS.items()),
+        ([f"`{reason}`", text] for reason, text in schema.DROP_REASONS.items()),
     )
 
 
 RUNNING = {
     family.name
-    for family in families.FAMILIES
-    if family.measure in (families.IN_PROGRESS, families.ABANDONED)
+    for family in catalog.FAMILIES
+    if family.measure in (catalog.IN_PROGRESS, catalog.ABANDONED)
 }
 
 
@@ -91,8 +92,8 @@ def call_row(call: Call) -> list[str]:
     return [
         f"`{call.text}`",
         call.doc,
-        ", ".join(f"[`{name}`](events.md#{name})" for name in call.events),
-        ", ".join(f"[`{name}`](families.md#{name})" for name in shown) or "—",
+        ", ".join(f"[`{name}`](schema.md#{name})" for name in call.events),
+        ", ".join(f"[`{name}`](catalog.md#{name})" for name in shown) or "—",
     ]
 
 
@@ -111,9 +112,9 @@ def recorders_page() -> Iterator[str]:
         "Nothing here raises, waits, or does anything at all while `MX_METRICS_ENABLED` is not on. "
         "Each recorder and timer takes further keyword arguments, which are logged too. Labels are "
         "logged as `str(value)`, numbers as they were given: what is an unexpected label or a "
-        "refused number is decided when a [family](families.md) is derived. A recorder that is not "
+        "refused number is decided when a [family](catalog.md) is derived. A recorder that is not "
         "listed, of a newer client, is logged as "
-        "[`recorder_called`](events.md#recorder_called).\n"
+        "[`recorder_called`](schema.md#recorder_called).\n"
     )
     yield "## Recorders\n"
     yield table(head, (call_row(call) for call in found if not call.times))
@@ -147,7 +148,7 @@ def recorders_page() -> Iterator[str]:
         ([f"`{argument}`", "; or: ".join(each)] for argument, each in meanings.items()),
     )
     yield (
-        "Which values a label knows is listed with its [family](families.md). `ordered` is a "
+        "Which values a label knows is listed with its [family](catalog.md). `ordered` is a "
         "sequence of objects that have `worker_id`, `source_load` and the `HasField` of a protobuf "
         "message; of an iterator, or of an empty sequence, nothing is logged.\n"
     )
@@ -174,23 +175,23 @@ def recorders_page() -> Iterator[str]:
         "It has `debug`, `info`, `warning`, `error`, `critical`, `exception`, `log(level, event)` "
         "and `bind`. The first argument names the event, further ones are formatted into it by "
         "`%`; `exc_info=True` adds the traceback as the field `exception`. Fields may be any "
-        f"values. The reserved keys ({code(sorted(events.RESERVED_KEYS))}) belong to the line: a "
+        f"values. The reserved keys ({code(sorted(schema.RESERVED_KEYS))}) belong to the line: a "
         "field of such a name becomes `field_<name>`. Events that no family knows are counted as "
         "skipped by the exporter, and stay in the log.\n"
     )
 
 
-def unexpected(label: families.Label) -> str:
+def unexpected(label: catalog.Label) -> str:
     if label.max_length is not None:
         return f"trimmed, at most {label.max_length} characters"
-    if label.domain is None or label.unexpected == families.KEEP:
+    if label.domain is None or label.unexpected == catalog.KEEP:
         return "kept"
-    if label.unexpected == families.DROP:
+    if label.unexpected == catalog.DROP:
         return "the observation is dropped and counted as refused"
     return f"becomes `{label.unexpected}`"
 
 
-def label_text(label: families.Label) -> str:
+def label_text(label: catalog.Label) -> str:
     text = f"`{label.name}`"
     return f"{text} (opt-in)" if label.opt_in else text
 
@@ -199,7 +200,7 @@ def families_page() -> Iterator[str]:
     yield "# Families\n"
     yield NOTE
     yield (
-        "What the exporter derives from the [events](events.md). *Since* is the release of the "
+        "What the exporter derives from the [events](schema.md). *Since* is the release of the "
         "ModelExpress client that has the family; *ours* are additions. The log keeps every "
         "value as it was given; what an unexpected value becomes is decided when the metric is "
         "derived, so a replay of an old log follows today's rules.\n"
@@ -214,20 +215,22 @@ def families_page() -> Iterator[str]:
                 family.since,
                 family.help,
             ]
-            for family in families.FAMILIES
+            for family in catalog.FAMILIES
         ),
     )
-    for family in families.FAMILIES:
+    for family in catalog.FAMILIES:
         yield f"## {family.name}\n"
         yield f"{family.help}\n"
         origin = f"{family.measure}" + (f": `{family.field}`" if family.field else "")
-        yield f"- {origin}\n- from {code(family.events)}\n" + (
-            f"- upper boundaries, inclusive: {code(f'{bound:g}' for bound in family.buckets)}, "
-            "`+Inf`\n"
-            if family.buckets
-            else ""
-        ) + (
-            f"- born at zero with {ZERO[family.born_with]}\n" if family.born_with else ""
+        yield (
+            f"- {origin}\n- from {code(family.events)}\n"
+            + (
+                f"- upper boundaries, inclusive: {code(f'{bound:g}' for bound in family.buckets)}, "
+                "`+Inf`\n"
+                if family.buckets
+                else ""
+            )
+            + (f"- born at zero with {ZERO[family.born_with]}\n" if family.born_with else "")
         )
         yield table(
             ["label", "known values", "any other value", "null"],
@@ -281,7 +284,7 @@ def configuration_page() -> Iterator[str]:
                 option.shown,
                 option.help,
             ]
-            for option in settings.OPTIONS.values()
+            for option in config.OPTIONS.values()
         ),
     )
     yield "## Emitter\n"
@@ -322,7 +325,7 @@ EMITTER = [
     ],
     [
         "`MX_METRICS_DIR`",
-        f"{events.DEFAULT_DIRECTORY}, while it is a directory of our own user",
+        f"{schema.DEFAULT_DIRECTORY}, while it is a directory of our own user",
         "Directory of the segments; made when it is missing.",
     ],
     ["`MX_METRICS_SCHEME`", "empty", "Free tag of the deployment, the label `scheme`."],
@@ -334,7 +337,7 @@ EMITTER = [
     ],
     [
         "`MX_METRICS_MAX_BYTES`",
-        str(events.DEFAULT_MAX_BYTES),
+        str(schema.DEFAULT_MAX_BYTES),
         "Bound on our files in the directory, all processes together. At the bound events are "
         "dropped and counted.",
     ],

@@ -1,9 +1,10 @@
-"""Has the published client log through `mx_emitter`, without a change to an engine's code.
+"""Has the published client log through the emitter, without a change to an engine's code.
 
-Loaded in every process of an engine, most of which never load a model: vLLM imports the module
-of each plug-in, Python each `sitecustomize`. So it needs nothing but the standard library, does
-nothing while metrics are off, and while they are on it only waits for the client's metrics to be
-imported.
+It is loaded in every process of an engine, most of which never load a model: vLLM imports the
+module of each plug-in, Python each `sitecustomize`. So it imports nothing but the standard library,
+does nothing while metrics are off, and while they are on it only waits for the client's metrics to
+be imported. It stands alone: `sitecustomize` loads this file by its path in Pythons that have
+nothing else of ours.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from _thread import get_ident
 
 TYPE_CHECKING = False  # what imports `typing` pays more for it than for all of us
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
@@ -25,7 +26,11 @@ CLIENT = "modelexpress.metrics"
 #: The directory whose `sitecustomize` activates us in each Python that has it on its path.
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
-#: Values of ``MX_METRICS_ENABLED`` that turn metrics on, as in `mx_emitter.settings`.
+#: The emitter's part, named as an entry point names it: imported when there is a client to route.
+EMITTER = "mx_emitter.modelexpress"
+
+#: Values of ``MX_METRICS_ENABLED`` that turn metrics on: those of `mx_log.values`, which is not
+#: everywhere where this file is.
 TRUE = frozenset({"1", "true", "yes", "on"})
 
 
@@ -48,12 +53,10 @@ def activate() -> bool:
     if not enabled():
         return False
     try:
-        watch()
+        watch(lambda module: _emitter().route(module))
         # Perhaps a thread is importing the metrics now, and asked for them before we watched.
         if CLIENT.partition(".")[0] in sys.modules:
-            from mx_emitter.modelexpress import install
-
-            install()
+            _emitter().install()
     except Exception as error:
         _complain(error)
     return True
@@ -64,14 +67,14 @@ def active() -> bool:
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
-def watch() -> None:
-    """Have the client's metrics routed whenever they are imported. Idempotent.
+def watch(route: Callable[[ModuleType], object]) -> None:
+    """Have ``route`` called with the client's metrics whenever they are imported. Idempotent.
 
     The hook stays: a client that is reloaded makes its recorders anew. It costs every other import
     one comparison of names.
     """
     if not active():
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _Finder(route))
 
 
 def with_site(environ: Mapping[str, str]) -> dict[str, str]:
@@ -88,7 +91,8 @@ class _Finder:
     hold of recorders that are not routed yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, route: Callable[[ModuleType], object]) -> None:
+        self._route = route
         self._asking: set[int] = set()
 
     def find_spec(
@@ -102,7 +106,7 @@ class _Finder:
         finally:
             self._asking.discard(get_ident())
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+            spec.loader = _Loader(spec.loader, self._route)  # type: ignore[assignment]
         return spec
 
     def _found_by_others(self, name: str, *given: Any) -> ModuleSpec | None:
@@ -117,8 +121,9 @@ class _Finder:
 class _Loader:
     """Another loader, after which the module is routed; in all else that loader itself."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, route: Callable[[ModuleType], object]) -> None:
         self._loader = loader
+        self._route = route
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -131,11 +136,15 @@ class _Loader:
         self._loader.exec_module(module)
         try:
             if enabled():
-                from mx_emitter.modelexpress import route
-
-                route(module)
+                self._route(module)
         except Exception as error:
             _complain(error)
+
+
+def _emitter() -> Any:
+    import importlib
+
+    return importlib.import_module(EMITTER)
 
 
 def _complain(error: Exception) -> None:

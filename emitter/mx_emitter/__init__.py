@@ -3,14 +3,14 @@
     from mx_emitter import enable_metrics, get_logger, metrics
 
 Nothing happens unless ``MX_METRICS_ENABLED`` is 1. Names are imported on first use, so that
-``mx_emitter.events``, the schema, can be had without structlog and orjson.
+``mx_log.schema``, the schema, can be had without structlog and orjson.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .events import VERSION as __version__
+from mx_log.schema import VERSION as __version__
 
 if TYPE_CHECKING:
     from .api import enable_metrics, get_logger, metrics

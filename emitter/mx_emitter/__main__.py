@@ -9,8 +9,7 @@ import signal
 import sys
 
 from mx_activate import with_site
-
-from .events import VERSION
+from mx_log.schema import VERSION
 
 _PROGRAM = "mx_emitter"
 
@@ -76,7 +75,7 @@ def _add_json(parser: argparse.ArgumentParser, default: object) -> None:
 
 def _doctor(as_json: bool) -> int:
     try:
-        from .doctor import as_text, examine
+        from .commands.doctor import as_text, examine
     except ImportError as error:
         return _fail(f"{error}; install mx-metrics with its dependencies")
     report = examine()
@@ -90,7 +89,7 @@ def _doctor(as_json: bool) -> int:
 
 def _reset(directory: str | None, force: bool, program: str) -> int:
     try:
-        from .reset import InUse, reset
+        from .commands.reset import InUse, reset
         from .settings import read_settings
     except ImportError as error:
         return _fail(f"{error}; install mx-metrics with its dependencies")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import capture
+from .log.sink import sink
 from .logger import EventLogger, make_logger
+from .modelexpress import log_capture
 from .recorders import metrics
-from .sink import sink
 
 __all__ = ["enable_metrics", "get_logger", "metrics"]
 
@@ -23,7 +23,7 @@ def enable_metrics(rank: object = None) -> bool:
     try:
         on = sink.enable(rank)
         if on:
-            capture.attach()
+            log_capture.attach()
     except Exception:  # close to the recursion limit
         on = sink.stream is not None
     return on

@@ -14,10 +14,10 @@ from typing import Any
 
 import structlog
 
-from . import trouble
-from .encode import encode, plain_fields, text
-from .faults import without_secrets
-from .sink import sink
+from .log import warn_once
+from .log.encode import encode, plain_fields, text
+from .log.exceptions import without_secrets
+from .log.sink import sink
 
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LEVEL_OF_NAME = {"warn": "warning", "fatal": "critical", "exception": "error"}
@@ -31,7 +31,7 @@ def _method(level: str) -> Callable[..., None]:
         try:
             self._emit(as_bytes, event, args, fields)
         except Exception:
-            trouble.uncounted += ("unencodable",)
+            warn_once.uncounted += ("unencodable",)
 
     method.__name__, method.__qualname__ = level, f"EventLogger.{level}"
     method.__doc__ = f"Log at level ``{level}``."
@@ -59,7 +59,7 @@ class EventLogger(structlog.BoundLoggerBase):
             fields.setdefault("exc_info", True)
             self._emit(b"error", event, args, fields)
         except Exception:
-            trouble.uncounted += ("unencodable",)
+            warn_once.uncounted += ("unencodable",)
 
     def log(
         self, level: object = "info", event: object = None, /, *args: object, **fields: Any
@@ -68,7 +68,7 @@ class EventLogger(structlog.BoundLoggerBase):
         try:
             self._emit(_level(level), event, args, fields)
         except Exception:
-            trouble.uncounted += ("unencodable",)
+            warn_once.uncounted += ("unencodable",)
 
     def bind(self, /, **new_values: Any) -> EventLogger:
         """A logger whose events carry ``new_values``, too."""

@@ -11,9 +11,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from . import trouble
-from .encode import number, plain, plain_fields, text
-from .sink import sink
+from .log import warn_once
+from .log.encode import number, plain, plain_fields, text
+from .log.sink import sink
 from .timers import LoadTimer, Span, Timer
 
 _Self = TypeVar("_Self")
@@ -70,7 +70,7 @@ def record(self, {by_position}, /, *rest, **more):
         given = [each for each in ({given},) if each is not NOT_GIVEN]
         record_any(self, *given, *rest, **more)
     except Exception:
-        trouble.uncounted += ("unencodable",)
+        warn_once.uncounted += ("unencodable",)
 """
 
 _TIMER = """
@@ -202,7 +202,7 @@ def log_call(name: str, /, *args: object, **kwargs: object) -> None:
         try:
             sink.emit(CALLED, _call(name, args, kwargs))
         except Exception:
-            trouble.uncounted += ("unencodable",)
+            warn_once.uncounted += ("unencodable",)
 
 
 def call_timer(name: str, args: tuple[object, ...], kwargs: Fields) -> Timer:
@@ -300,5 +300,5 @@ _SPACE: dict[str, Any] = {
     "sink": sink,
     "text": text,
     "text_or_none": _text_or_none,
-    "trouble": trouble,
+    "warn_once": warn_once,
 }

@@ -14,18 +14,8 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-from .encode import Plain, number, text
-from .making import (
-    Fields,
-    Label,
-    Number,
-    OptionalLabel,
-    call_timer,
-    log_call,
-    logs,
-    records,
-    times,
-)
+from .log.encode import Plain, number, text
+from .making import Fields, Label, Number, OptionalLabel, call_timer, log_call, logs, records, times
 
 #: More candidates than a line could hold are not looked at.
 _MAX_CANDIDATES = 10_000

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .encode import well_formed
-from .events import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
+from mx_log.files import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
+from mx_log.values import FALSE, TRUE, well_formed, whole_number
 
 #: Default of ``MX_METRICS_SEGMENT_BYTES``.
 DEFAULT_SEGMENT_BYTES = 1024 * 1024
 
 #: A segment is never larger than this part of ``MX_METRICS_MAX_BYTES``.
 SEGMENTS_PER_LIMIT = 8
-
-TRUE = frozenset({"1", "true", "yes", "on"})
-FALSE = frozenset({"", "0", "false", "no", "off"})
 
 #: Levels of ``MX_METRICS_CAPTURE_LOGS``.
 CAPTURED = {"warning": logging.WARNING, "info": logging.INFO}
@@ -55,17 +51,6 @@ class Settings(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def whole_number(given: str) -> int:
-    """The number that ``given`` is. Raises ValueError.
-
-    ``int()`` alone would take ``1_000`` and digits of other scripts, which an exporter that reads
-    the same variable refuses.
-    """
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", given):
-        raise ValueError("expected a whole number")
-    return int(given)
-
-
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from ``environ`` (default: the process's). Raises nothing."""
     if environ is None:
@@ -90,12 +75,12 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         return well_formed(value) if value else None
 
     switch = environ.get("MX_METRICS_ENABLED", "").strip().lower()
-    if switch not in TRUE and switch not in FALSE:
+    if switch and switch not in TRUE and switch not in FALSE:
         problems.append(
             f"MX_METRICS_ENABLED={switch[:80]!r} is none of 1, true, yes, on; metrics stay off"
         )
     capture = environ.get("MX_METRICS_CAPTURE_LOGS", "").strip().lower()
-    if capture not in CAPTURED and capture not in FALSE:
+    if capture and capture not in CAPTURED and capture not in FALSE:
         problems.append(
             f"MX_METRICS_CAPTURE_LOGS={capture[:80]!r} is neither WARNING nor INFO; no log records"
             " are captured"

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from . import loads, trouble
-from .faults import describe
-from .sink import sink
+from .context import load
+from .log import warn_once
+from .log.exceptions import describe
+from .log.sink import sink
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Timer = TypeVar("_Timer", bound="Timer")
@@ -62,7 +63,7 @@ class Timer:
                 emit = sink.emit  # see making
                 emit(self._span.started, self._fields)
             except Exception:
-                trouble.uncounted += ("unencodable",)
+                warn_once.uncounted += ("unencodable",)
         self._began = time.perf_counter()
         return self
 
@@ -86,7 +87,7 @@ class Timer:
             emit = sink.emit
             emit(span.finished, fields)
         except Exception:
-            trouble.uncounted += ("unencodable",)
+            warn_once.uncounted += ("unencodable",)
 
     def __call__(self, function: _Function) -> _Function:
         """Time each call of ``function``."""
@@ -116,8 +117,8 @@ class LoadTimer(Timer):
         if not sink.off:
             try:
                 sink.ask_torch()
-                self._load = loads.new_mark()
-                self._token = loads.begin(self._load)
+                self._load = load.new_mark()
+                self._token = load.begin(self._load)
             except Exception:  # its events go without an id
                 pass
         return Timer.__enter__(self)
@@ -129,7 +130,7 @@ class LoadTimer(Timer):
         trace: TracebackType | None,
     ) -> None:
         if self._token is not None:
-            loads.mark.set(self._load)  # the end may come in another context than the start
+            load.mark.set(self._load)  # the end may come in another context than the start
         Timer.__exit__(self, kind, error, trace)
         if self._token is not None:
-            loads.end(self._load, self._token)
+            load.end(self._load, self._token)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from .extra import PACKAGES
+from .cli.extras import PACKAGES
 
 
 def main() -> int:
     """Run the command line; returns the exit code."""
     try:
-        from .cli import main as run
+        from .cli.main import main as run
 
         return run()
     except ModuleNotFoundError as error:

@@ -17,11 +17,11 @@ import orjson
 import making
 import mtail
 from measuring import AT_LEAST, Row, alternating, ratios, seconds
-from mx_exporter.exposition import families, render
-from mx_exporter.sources import find
-from mx_exporter.spread import fold_sources
-from mx_exporter.state import State
-from mx_exporter.writers import Writers
+from mx_exporter.core.state import State
+from mx_exporter.exposition.text import families, render
+from mx_exporter.offline.fold_sources import fold_sources
+from mx_exporter.offline.sources import find
+from mx_exporter.offline.writers import Writers
 
 _BYTES = 40_000_000
 _ROUNDS = 9

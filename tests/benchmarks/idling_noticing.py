@@ -16,10 +16,10 @@ import threading
 import time
 
 from mx_emitter import get_logger
-from mx_exporter.drains import Drains
-from mx_exporter.keeping import Keeper
-from mx_exporter.pipeline import Pipeline
-from mx_exporter.settings import Directory, Settings
+from mx_exporter.config import Directory, Settings
+from mx_exporter.directory.maintenance import Keeper
+from mx_exporter.service.pipeline import Pipeline
+from mx_exporter.service.scheduler import Drains
 
 #: Seconds between two events: from, to. No multiple of how often the exporter looks by itself.
 PAUSE = (0.15, 0.3)

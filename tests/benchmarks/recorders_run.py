@@ -21,7 +21,7 @@ import orjson
 import one_load
 from measuring import alternating, seconds
 from mx_emitter import enable_metrics, metrics
-from mx_emitter.events import parse_segment_name
+from mx_log.files import parse_segment_name
 
 #: One call of each recorder that writes one line, on a recorders' object ``m``.
 RECORDERS = {

@@ -14,7 +14,7 @@ from collections import defaultdict
 
 import duckdb
 
-from mx_exporter.families import COUNT, FAMILIES, HISTOGRAM, LATEST, PRESENCE, SUM, Family
+from mx_exporter.core.catalog import COUNT, FAMILIES, HISTOGRAM, LATEST, PRESENCE, SUM, Family
 
 #: The client's families, and the labels that a replay shows without being asked for more.
 CLIENTS = [family for family in FAMILIES if family.since != "ours"]

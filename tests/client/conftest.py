@@ -28,8 +28,6 @@ class ClientProgram(Program):
 
 
 @pytest.fixture
-def program(
-    client: tuple[str, Path], spawn: support.Spawner, tmp_path: Path
-) -> ClientProgram:
+def program(client: tuple[str, Path], spawn: support.Spawner, tmp_path: Path) -> ClientProgram:
     """Runs programs with each release of the client."""
     return ClientProgram(spawn, tmp_path / "log", *client)

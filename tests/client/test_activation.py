@@ -12,8 +12,9 @@ import pytest
 import mx_activate
 import support
 from mx_emitter import settings
-from mx_emitter.doctor import examine
-from mx_emitter.routes import PLUGIN, examine_route
+from mx_emitter.commands.doctor import examine
+from mx_emitter.commands.doctor_client import PLUGIN, examine_route
+from mx_log import values
 
 #: What vLLM does in each of its processes.
 LOAD_PLUGINS = """
@@ -158,7 +159,7 @@ def test_it_needs_the_standard_library_alone(spawn: support.Spawner) -> None:
 
 
 def test_the_words_for_on_are_the_emitters() -> None:
-    assert mx_activate.TRUE == settings.TRUE
+    assert mx_activate.TRUE == values.TRUE
 
 
 def test_other_peoples_import_hooks(program: Any) -> None:
@@ -341,9 +342,7 @@ def test_the_doctor_knows_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert examine_route("0.7.0", True, {"VLLM_PLUGINS": "a"}).obstacles
 
 
-def test_the_doctor_knows_a_worker_of_ray(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_knows_a_worker_of_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_JOB_ID", "01000000")
     off = examine(settings.read_settings({"MX_METRICS_DIR": str(tmp_path)}))
     assert not off.healthy

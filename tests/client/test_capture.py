@@ -180,7 +180,7 @@ with metrics.time_load("vllm", "m", "main"): log.warning("within")
 
 
 def test_levels_of_the_standard_library_are_named() -> None:
-    from mx_emitter.capture import _level
+    from mx_emitter.modelexpress.log_capture import _level
 
     found = [_level(n) for n in (5, logging.INFO, 25, logging.WARNING, 45, 60)]
     assert found == [b"debug", b"info", b"info", b"warning", b"error", b"critical"]

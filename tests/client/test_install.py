@@ -72,8 +72,7 @@ def test_every_importer_is_reached(order: str, program, tmp_path: Path) -> None:
     client = tmp_path / "client"
     port = support.free_port()
     process = program.run(
-        f"{ORDERS[order]}{USES}"
-        "import sys; assert 'prometheus_client' not in sys.modules",
+        f"{ORDERS[order]}{USES}import sys; assert 'prometheus_client' not in sys.modules",
         PROMETHEUS_MULTIPROC_DIR=str(client),
         MX_METRICS_PORT=str(port),
         MX_METRICS_PUSHGATEWAY="http://127.0.0.1:1",
@@ -254,7 +253,7 @@ def other(client: Path, to: Path, version: str, more: str = "") -> Path:
     return to
 
 
-NEWER = '''
+NEWER = """
 def record_eviction(self, policy, reason, *, tier=None): raise AssertionError
 def observe_ages(self, ages): raise AssertionError
 def time_warmup(self, engine): raise AssertionError
@@ -263,7 +262,7 @@ def record_metadata_failure(self, policy, reason=None): raise AssertionError
 for function in (record_eviction, observe_ages, time_warmup, record_nixl_receive,
                  record_metadata_failure):
     setattr(MetricsCollector, function.__name__, function)
-'''
+"""
 
 
 def test_nothing_that_a_newer_client_records_is_lost(program, tmp_path: Path) -> None:

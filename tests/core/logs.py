@@ -6,9 +6,9 @@ import json
 
 from hypothesis import strategies as st
 
-from mx_exporter.exposition import families, render
-from mx_exporter.fold import Fold
-from mx_exporter.own import state_families
+from mx_exporter.core.fold import Fold
+from mx_exporter.exposition.fold_metrics import state_families
+from mx_exporter.exposition.text import families, render
 
 #: Label values that break a page which does not take care.
 HOSTILE = [

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mx_emitter.events import SegmentName
-from mx_exporter.fold import Fold
-from mx_exporter.segments import BLOCK_BYTES, Segment
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory.segments import BLOCK_BYTES, Segment
+from mx_log.files import SegmentName
 from support import Lines
 
 ENGINE = {"engine": "vllm", "model": "m"}

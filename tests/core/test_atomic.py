@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pytest
 
-from mx_exporter import atomic
+from mx_exporter.directory import atomic_write
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def new(file: BinaryIO) -> None:
 
 
 def test_the_new_file_takes_the_place_of_the_old_one(folder: int, tmp_path: Path) -> None:
-    status = atomic.put("file", folder, new)
+    status = atomic_write.put("file", folder, new)
     assert os.listdir(tmp_path) == ["file"]
     assert (tmp_path / "file").read_bytes() == b"new, and longer"
     there = os.stat(tmp_path / "file")
@@ -47,7 +47,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     if step != "write":
         monkeypatch.setattr(os, step, full)
     with pytest.raises(OSError, match="No space left"):
-        atomic.put("file", folder, full if step == "write" else new)
+        atomic_write.put("file", folder, full if step == "write" else new)
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["file"]
     assert (tmp_path / "file").read_bytes() == b"old"
@@ -69,13 +69,13 @@ def test_it_is_on_the_disk_before_it_has_its_name_and_its_name_before_it_returns
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "rename", renamed)
-    atomic.put("file", folder, new)
+    atomic_write.put("file", folder, new)
     assert calls == ["15 bytes", "rename", "directory"]
 
 
 def test_what_a_crash_left_is_replaced(folder: int, tmp_path: Path) -> None:
     (tmp_path / ".file").write_bytes(b"half of one that was longer than the next")
-    atomic.put("file", folder, new)
+    atomic_write.put("file", folder, new)
     assert os.listdir(tmp_path) == ["file"]
     assert (tmp_path / "file").read_bytes() == b"new, and longer"
 
@@ -92,7 +92,7 @@ def test_what_somebody_put_there_is_neither_followed_nor_waited_for(
         temporary.hardlink_to(victim)
     else:
         os.mkfifo(temporary)
-    atomic.put("file", folder, new)
+    atomic_write.put("file", folder, new)
     assert victim.read_bytes() == b"theirs"
     assert (tmp_path / "file").read_bytes() == b"new, and longer"
     assert sorted(os.listdir(tmp_path)) == ["file", "victim"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mx_exporter.books import Book
-from mx_exporter.fold import Fold
-from mx_exporter.plans import Plans
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.ledger import Book
+from mx_exporter.core.plans import Plans
 from support import Lines
 
 

@@ -13,9 +13,9 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as classic_families
 
 from logs import HOSTILE, fold, logs, page
-from mx_exporter.exposition import families, render, seconds
-from mx_exporter.families import FAMILIES
-from mx_exporter.own import state_families
+from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.exposition.fold_metrics import state_families
+from mx_exporter.exposition.text import families, render, seconds
 from support import Lines
 
 

@@ -11,11 +11,11 @@ import sys
 
 import pytest
 
-from mx_emitter.events import MAX_LINE_BYTES
-from mx_exporter import follow
-from mx_exporter.exposition import families, render
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory import follower as follower_module
+from mx_exporter.directory.follower import Follower
+from mx_exporter.exposition.text import families, render
+from mx_log.schema import MAX_LINE_BYTES
 from support import Lines
 from writers import Writer
 
@@ -108,13 +108,13 @@ def test_a_segment_opened_while_the_last_one_is_being_read_belongs_to_a_living_w
         writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
         follower = Follower(str(tmp_path), Fold())
 
-        def rotate_then_probe(fd, probe=follow.probe):
+        def rotate_then_probe(fd, probe=follower_module.probe):
             if writer.n == 0:
                 writer.rotate()
                 writer.log()
             return probe(fd)
 
-        monkeypatch.setattr(follow, "probe", rotate_then_probe)
+        monkeypatch.setattr(follower_module, "probe", rotate_then_probe)
         follower.drain()
         assert attempts(follower) == 1
         assert follower.fold.state.gone == 0
@@ -129,7 +129,7 @@ def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, mon
     with Writer(tmp_path) as writer:
         follower = Follower(str(tmp_path), Fold())
 
-        def rotate_then_probe(fd, probe=follow.probe):
+        def rotate_then_probe(fd, probe=follower_module.probe):
             # The writer's own segment was read by now.
             if writer.n == 0 and os.fstat(fd).st_ino == ended.path.stat().st_ino:
                 writer.log()
@@ -137,7 +137,7 @@ def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, mon
                 writer.log()
             return probe(fd)
 
-        monkeypatch.setattr(follow, "probe", rotate_then_probe)
+        monkeypatch.setattr(follower_module, "probe", rotate_then_probe)
         follower.drain()
         assert attempts(follower) == 2
         assert follower.fold.state.lost == 0
@@ -163,11 +163,11 @@ def test_finished_segments_are_not_opened_again(follower, tmp_path, monkeypatch)
         follower.drain()
         opened = []
 
-        def open_and_note(path, dir_fd=None, real=follow.open_segment):
+        def open_and_note(path, dir_fd=None, real=follower_module.open_segment):
             opened.append(path)
             return real(path, dir_fd)
 
-        monkeypatch.setattr(follow, "open_segment", open_and_note)
+        monkeypatch.setattr(follower_module, "open_segment", open_and_note)
         follower.drain()
         assert opened == [writer.path.name]
 
@@ -239,12 +239,12 @@ def test_a_name_that_became_a_fifo_after_it_was_listed_never_blocks(
     Lines().segment(tmp_path, 0, [])
     path = tmp_path / "events-aaaaaaaaaaaa-0.jsonl"
 
-    def swap_then_open(name, dir_fd=None, real=follow.open_segment):
+    def swap_then_open(name, dir_fd=None, real=follower_module.open_segment):
         path.unlink()
         os.mkfifo(path)
         return real(name, dir_fd)
 
-    monkeypatch.setattr(follow, "open_segment", swap_then_open)
+    monkeypatch.setattr(follower_module, "open_segment", swap_then_open)
     follower.drain()
     assert follower.ignored == {"not_regular": 1}
 
@@ -262,8 +262,8 @@ def test_foreign_files_are_not_read(follower, tmp_path):
 
 UNREADABLE = """
 import os, sys
-from mx_exporter.follow import Follower
-from mx_exporter.fold import Fold
+from mx_exporter.directory.follower import Follower
+from mx_exporter.core.fold import Fold
 os.chdir(sys.argv[1]); os.setgid(65534); os.setuid(65534)
 f = Follower(".", Fold()); f.drain()
 print(dict(f.ignored), f.fold.state.logged)
@@ -286,7 +286,7 @@ def test_an_unreadable_segment_is_counted_and_the_others_are_read(tmp_path):
 
 
 def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
-    monkeypatch.setattr(follow, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
     ticks = iter(range(1000))
     follower = Follower(str(tmp_path), Fold(), clock=lambda: next(ticks))
     for proc in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
@@ -303,7 +303,7 @@ def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
 
 
 def test_a_drain_in_hand_can_be_hurried(tmp_path, monkeypatch):
-    monkeypatch.setattr(follow, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
     now = 0
 
     def clock():
@@ -395,8 +395,8 @@ def test_files_that_go_are_forgotten_and_what_was_read_stays(follower, tmp_path)
 
 MANY = """
 import sys
-from mx_exporter.follow import Follower
-from mx_exporter.fold import Fold
+from mx_exporter.directory.follower import Follower
+from mx_exporter.core.fold import Fold
 f = Follower(sys.argv[1], Fold()); f.drain()
 print(f.fold.state.logged, f.fold.state.gone, dict(f.ignored))
 """

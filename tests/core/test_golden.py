@@ -15,10 +15,10 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 
-from mx_exporter.exposition import families, render
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.own import state_families
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory.follower import Follower
+from mx_exporter.exposition.fold_metrics import state_families
+from mx_exporter.exposition.text import families, render
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())

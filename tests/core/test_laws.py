@@ -13,9 +13,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from logs import PROCS, fold, logs, pages, settle
-from mx_exporter.exact import Sum, to_float, units, units_of
-from mx_exporter.fold import Fold
-from mx_exporter.state import Overlap, State
+from mx_exporter.core.exact_sum import Sum, to_float, units, units_of
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.state import Overlap, State
 
 shuffles = st.randoms(use_true_random=False)
 gone = st.booleans()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mx_exporter.lines import LineSplitter
+from mx_exporter.core.lines import LineSplitter
 
 LIMIT = 12
 

@@ -27,13 +27,14 @@ from hypothesis.stateful import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from mx_emitter.events import parse_segment_name
-from mx_exporter import follow, retention
-from mx_exporter.exposition import families, render
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.own import state_families
-from mx_exporter.retention import Retention
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory import compaction
+from mx_exporter.directory import follower as follower_module
+from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.follower import Follower
+from mx_exporter.exposition.fold_metrics import state_families
+from mx_exporter.exposition.text import families, render
+from mx_log.files import parse_segment_name
 from writers import Writer
 
 SETTINGS = settings(
@@ -447,7 +448,7 @@ class AppendOnly(RuleBasedStateMachine):
         looks = itertools.count()
         self.rotate(number + 1)
 
-        def probe_and_go_on(fd: int, probe: Callable[[int], bool] = follow.probe) -> bool:
+        def probe_and_go_on(fd: int, probe: Callable[[int], bool] = follower_module.probe) -> bool:
             gone = probe(fd)
             if next(looks) == look:
                 self.log(number, "attempt", None, 1)
@@ -457,7 +458,7 @@ class AppendOnly(RuleBasedStateMachine):
             return gone
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(follow, "probe", probe_and_go_on)
+            patch.setattr(follower_module, "probe", probe_and_go_on)
             self.exporter.drain()
         if compact:
             self.compact(retain=1, segments=1)
@@ -623,9 +624,9 @@ class Tampered(AppendOnly):
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that end within lines, and compactions of few segments."""
-    monkeypatch.setattr(follow, "BLOCK_BYTES", 400)
-    monkeypatch.setattr(retention, "BLOCK_BYTES", 300)
-    monkeypatch.setattr(retention, "STEP_BYTES", 3000)
+    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 400)
+    monkeypatch.setattr(compaction, "BLOCK_BYTES", 300)
+    monkeypatch.setattr(compaction, "STEP_BYTES", 3000)
 
 
 @pytest.mark.usefixtures("small_steps")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mx_emitter.events import EVENTS, TIMESTAMP
-from mx_exporter import parse
-from mx_exporter.parse import Rejected, parse_events, parse_line, parse_lines
-from mx_exporter.typed import decode, event_of
+from mx_exporter.core import parse
+from mx_exporter.core.parse import Rejected, parse_events, parse_line, parse_lines
+from mx_exporter.core.typed import decode, event_of
+from mx_log.schema import EVENTS, TIMESTAMP
 from support import Lines
 
 
@@ -299,7 +299,7 @@ SAMPLES = {
 
 
 def test_every_timestamp_that_passes_can_be_turned_into_seconds():
-    from mx_exporter.exposition import seconds
+    from mx_exporter.exposition.text import seconds
 
     for stamp in ("0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"):
         assert TIMESTAMP.fullmatch(stamp)

@@ -9,12 +9,13 @@ import time
 import pytest
 
 from logs import pages
-from mx_emitter.events import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
-from mx_exporter import follow, snapshot
-from mx_exporter import retention as module
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.retention import Retention
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory import compaction as module
+from mx_exporter.directory import follower as follower_module
+from mx_exporter.directory import snapshot
+from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.follower import Follower
+from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
 from support import Lines, leave_out
 from writers import Writer
 
@@ -185,7 +186,7 @@ def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_pat
         Lines("0" * 12).segment(tmp_path, 0, [])
         looks = iter([0, 1])
 
-        def probe_then_go_on(fd, real=follow.probe):
+        def probe_then_go_on(fd, real=follower_module.probe):
             gone = real(fd)
             if next(looks, None) == 1:
                 writer.log()
@@ -197,7 +198,7 @@ def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_pat
         # The ended process makes the drain list again, and find the next segments.
         os.rename(tmp_path / f"events-{'0' * 12}-0.jsonl", tmp_path / f"events-{'f' * 12}-0.jsonl")
         with monkeypatch.context() as patched:
-            patched.setattr(follow, "probe", probe_then_go_on)
+            patched.setattr(follower_module, "probe", probe_then_go_on)
             live.drain()
         retention(retain=1).run(live)
         for follower in (live, fresh(tmp_path)):

@@ -11,13 +11,13 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from logs import fold
-from mx_emitter.events import DROP_REASONS, EVENTS
-from mx_exporter.exposition import families, render, seconds
-from mx_exporter.families import BY_NAME, FAMILIES
-from mx_exporter.fold import Fold
-from mx_exporter.state import State
-from mx_exporter.steps import REFUSALS
-from mx_exporter.typed import TYPES
+from mx_exporter.core.catalog import BY_NAME, FAMILIES
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.reducers import REFUSALS
+from mx_exporter.core.state import State
+from mx_exporter.core.typed import TYPES
+from mx_exporter.exposition.text import families, render, seconds
+from mx_log.schema import DROP_REASONS, EVENTS
 from support import Lines
 
 
@@ -534,7 +534,7 @@ def plans_of(whole, name):
 
 def test_free_text_in_a_clamped_label_does_not_pile_up(monkeypatch):
     """Each odd kind is the same series; what is kept of what events say stays bounded."""
-    monkeypatch.setattr("mx_exporter.plans._MAX_PLANS", 10)
+    monkeypatch.setattr("mx_exporter.core.plans._MAX_PLANS", 10)
     log = Lines()
     whole = fold([log("nixl_failed", kind=f"odd {n}") for n in range(100)])
     assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 100
@@ -553,10 +553,10 @@ def test_free_text_in_every_event_does_not_pile_up(monkeypatch):
         assert sum(whole.state.events.values()) == len(lines)
         return sum(len(plans) for _, plans in whole._plans.shapes.values())
 
-    monkeypatch.setattr("mx_exporter.plans._MAX_PLANS", 10)
+    monkeypatch.setattr("mx_exporter.core.plans._MAX_PLANS", 10)
     assert 0 < kept() <= 10
-    monkeypatch.setattr("mx_exporter.plans._MAX_PLANS", 1000)
-    monkeypatch.setattr("mx_exporter.plans._MAX_CHARACTERS", 2000)
+    monkeypatch.setattr("mx_exporter.core.plans._MAX_PLANS", 1000)
+    monkeypatch.setattr("mx_exporter.core.plans._MAX_CHARACTERS", 2000)
     assert 0 < kept() < 20
 
 

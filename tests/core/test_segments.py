@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_exporter.segments import NotRegular, open_segment
+from mx_exporter.directory.segments import NotRegular, open_segment
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

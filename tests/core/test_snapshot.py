@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logs import fold, logs, pages, settle
-from mx_emitter.events import SNAPSHOT_NAME
-from mx_exporter import families as table
-from mx_exporter import snapshot
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
+from mx_exporter.core import catalog as table
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory import snapshot
+from mx_exporter.directory.follower import Follower
+from mx_log.files import SNAPSHOT_NAME
 from support import Lines
 
 

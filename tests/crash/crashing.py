@@ -39,7 +39,7 @@ EXPORTER_ENVIRONMENT = {
 RANK = """
 import mmap, struct, sys, time
 from mx_emitter import enable_metrics, metrics
-from mx_emitter.sink import sink
+from mx_emitter.log.sink import sink
 
 notes, slot, rate = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 with open(notes, "r+b") as file:

@@ -16,7 +16,7 @@ from crashing import Samples, only_grows, parse, total
 RANK = """
 import mmap, os, struct, sys, time
 from mx_emitter import metrics
-from mx_emitter.sink import sink
+from mx_emitter.log.sink import sink
 directory, policy = sys.argv[1:]
 with open(f"{directory}/{policy}", "r+b") as file:
     noted = mmap.mmap(file.fileno(), 0)

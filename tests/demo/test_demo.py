@@ -99,9 +99,7 @@ def test_a_retry_records_two_attempts(spawn: support.Spawner, tmp_path: Path) ->
     assert counts["nixl_failed"] == counts["nixl_received"] == 1
 
 
-def test_durations_have_the_magnitude_of_real_loads(
-    spawn: support.Spawner, tmp_path: Path
-) -> None:
+def test_durations_have_the_magnitude_of_real_loads(spawn: support.Spawner, tmp_path: Path) -> None:
     observations(spawn, tmp_path / "log", "peer")
     (segment,) = (tmp_path / "log").glob("events-*.jsonl")
     seconds = {

@@ -13,7 +13,7 @@ import yaml
 
 import support
 from asking import DEPLOY
-from mx_exporter.settings import DEFAULT_PORT
+from mx_exporter.config import DEFAULT_PORT
 
 COMPOSE = DEPLOY / "compose"
 

@@ -18,7 +18,7 @@ import pytest
 
 import support
 from asking import DEPLOY
-from mx_exporter.settings import DEFAULT_PORT
+from mx_exporter.config import DEFAULT_PORT
 
 IMAGE = DEPLOY / "image"
 PYTHONS = {"310", "311", "312", "313", "314"}

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 import support
-from mx_emitter.events import DEFAULT_MAX_BYTES
-from mx_exporter.cli import cli
-from mx_exporter.settings import DEFAULT_PORT
+from mx_exporter.cli.main import cli
+from mx_exporter.config import DEFAULT_PORT
+from mx_log.files import DEFAULT_MAX_BYTES
 
 KUBERNETES = support.ROOT / "deploy" / "kubernetes"
 EXAMPLES = sorted(path.parent for path in KUBERNETES.glob("examples/*/kustomization.yaml"))

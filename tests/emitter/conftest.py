@@ -11,8 +11,8 @@ import pytest
 
 import support
 from emitting import Log, Program
-from mx_emitter import trouble
-from mx_emitter.sink import sink
+from mx_emitter.log import warn_once
+from mx_emitter.log.sink import sink
 
 
 def _as_if_just_imported() -> None:
@@ -21,7 +21,7 @@ def _as_if_just_imported() -> None:
     watching = sink._watching_forks
     sink.__init__()
     sink._watching_forks = watching
-    trouble._said.clear()
+    warn_once._said.clear()
 
 
 @pytest.fixture

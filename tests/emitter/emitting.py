@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import support
-from mx_emitter.events import RESERVED_KEYS, TIMESTAMP, parse_segment_name
+from mx_log.files import parse_segment_name
+from mx_log.schema import RESERVED_KEYS, TIMESTAMP
 
 HEADERS = ("process_started", "segment_continued")
 

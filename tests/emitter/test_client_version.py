@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from mx_emitter.client import client_version
+from mx_emitter.context.client_release import client_version
 
 
 @pytest.fixture(autouse=True)

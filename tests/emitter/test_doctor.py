@@ -10,7 +10,7 @@ import pytest
 
 import support
 from emitting import Program
-from mx_emitter.doctor import as_text, examine
+from mx_emitter.commands.doctor import as_text, examine
 from mx_emitter.settings import read_settings
 
 

@@ -257,7 +257,7 @@ def test_a_handler_that_raises_while_an_event_waits_for_another_thread(program: 
         """
 import signal, threading
 from mx_emitter import metrics
-from mx_emitter.sink import sink
+from mx_emitter.log.sink import sink
 metrics.record_attempt("main", "first")
 def interrupt(signum, frame): raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, interrupt)
@@ -409,7 +409,7 @@ assert len(os.listdir("/proc/self/fd")) == before + 1
 _HELD = """
 import os, signal, sys, threading, warnings
 from mx_emitter import enable_metrics, metrics, stream
-from mx_emitter.sink import sink
+from mx_emitter.log.sink import sink
 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
 metrics.record_attempt("parent", "first")
 held, forked = threading.Event(), threading.Event()

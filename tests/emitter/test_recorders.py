@@ -19,8 +19,8 @@ import pytest
 
 from emitting import Log
 from mx_emitter import get_logger, metrics
-from mx_emitter.capture import Capture
-from mx_emitter.events import EVENTS, TEXT
+from mx_emitter.modelexpress.log_capture import Capture
+from mx_log.schema import EVENTS, TEXT
 
 INF = float("inf")
 NAN = float("nan")

@@ -17,9 +17,9 @@ import pytest
 import serving
 import support
 from emitting import Log, Program
-from mx_emitter import reset as reset_module
-from mx_emitter.events import BAD_SNAPSHOT_NAME, DEFAULT_DIRECTORY, LOCK_NAME, SNAPSHOT_NAME
+from mx_emitter.commands import reset as reset_module
 from mx_emitter.settings import read_settings
+from mx_log.files import BAD_SNAPSHOT_NAME, DEFAULT_DIRECTORY, LOCK_NAME, SNAPSHOT_NAME
 
 COMMANDS = {"emitter": ("-m", "mx_emitter"), "exporter": ("-m", "mx_exporter")}
 
@@ -269,7 +269,8 @@ def test_where_to_look(command: str, spawn: support.Spawner, there: Path) -> Non
 #: its own, so that the machine's is left alone.
 IN_TMP = f"""
 import ctypes, os, sys
-from mx_emitter import __main__, reset
+from mx_emitter import __main__
+from mx_emitter.commands import reset
 libc = ctypes.CDLL(None)
 assert libc.unshare(0x00020000) == 0
 assert libc.mount(b"none", b"/", None, 0x44000, None) == 0

@@ -17,8 +17,8 @@ import pytest
 import support
 from emitting import Log, Program
 from mx_emitter import __version__, enable_metrics, get_logger, metrics
-from mx_emitter.events import EVENTS, MAX_LINE_BYTES
-from mx_emitter.sink import sink
+from mx_emitter.log.sink import sink
+from mx_log.schema import EVENTS, MAX_LINE_BYTES
 
 
 def _granted(path: Path) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import support
 from emitting import Log, Program
 from mx_emitter import enable_metrics, metrics
-from mx_emitter.events import DEFAULT_DIRECTORY
+from mx_log.files import DEFAULT_DIRECTORY
 
 NOBODY = 65534
 
@@ -146,7 +146,7 @@ print(recorded)
 
 def test_a_descriptor_closed_by_somebody_else(log: Log) -> None:
     metrics.record_attempt("random", "before")
-    from mx_emitter.sink import sink
+    from mx_emitter.log.sink import sink
 
     os.close(sink.stream._fd)  # type: ignore[union-attr]
     metrics.record_attempt("random", "after")
@@ -248,10 +248,10 @@ def test_the_default_directory_of_another_user_is_not_used(
         f"""
 import ctypes, os, stat
 # Before /tmp is covered: they may lie below it.
-import mx_emitter.api, mx_emitter.directory
+import mx_emitter.api, mx_emitter.log.directory
 from mx_emitter import metrics, enable_metrics
 from mx_emitter.settings import read_settings
-from mx_emitter.doctor import examine
+from mx_emitter.commands.doctor import examine
 libc = ctypes.CDLL(None)
 assert libc.unshare(0x00020000) == 0
 assert libc.mount(b"none", b"/", None, 0x44000, None) == 0
@@ -266,11 +266,11 @@ os.rmdir(path); os.mkdir("/tmp/elsewhere"); os.symlink("/tmp/elsewhere", path)
 assert not examine().healthy
 for _ in range(3):
     try:
-        with mx_emitter.directory.opened(read_settings()): raise SystemExit("followed a link")
+        with mx_emitter.log.directory.opened(read_settings()): raise SystemExit("followed a link")
     except OSError: pass
 os.unlink(path)
 os.umask(0)
-with mx_emitter.directory.opened(read_settings()) as folder:
+with mx_emitter.log.directory.opened(read_settings()) as folder:
     assert stat.S_IMODE(os.fstat(folder).st_mode) == 0o700
 """,
         env={"MX_METRICS_ENABLED": "1"},

@@ -13,7 +13,7 @@ import pytest
 
 from emitting import Log
 from mx_emitter import get_logger, metrics
-from mx_emitter.faults import describe, without_secrets
+from mx_emitter.log.exceptions import describe, without_secrets
 
 TIMERS: list[tuple[str, tuple[Any, ...], str, dict[str, Any], str | None, str | None]] = [
     (

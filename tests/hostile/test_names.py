@@ -12,8 +12,8 @@ import pytest
 
 import serving
 import support
-from mx_emitter.events import LOCK_NAME
-from mx_exporter.ownership import STATES, Ownership
+from mx_exporter.directory.ownership import STATES, Ownership
+from mx_log.files import LOCK_NAME
 
 SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
 IGNORED = 'mx_exporter_files_ignored{reason="not_regular"}'

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import support
-from mx_emitter.events import VERSION
+from mx_log.schema import VERSION
 
 EMITTER = support.ROOT / "emitter" / "mx_emitter"
 ACTIVATE = support.ROOT / "emitter" / "mx_activate"
@@ -62,7 +62,7 @@ def test_activation_knows_the_client_and_what_routes_it(path: Path) -> None:
 def test_the_exporter_knows_the_schema_alone(path: Path) -> None:
     ours = [name for name in imports(path) if name.split(".")[0] == "mx_emitter"]
     assert [
-        name for name in ours if name != "mx_emitter.events" and name[:18] != "mx_emitter.events."
+        name for name in ours if name != "mx_log.schema" and name[:18] != "mx_log.schema."
     ] == []
 
 
@@ -101,8 +101,8 @@ def test_the_sdist_holds_the_whole_project(spawn: support.Spawner, tmp_path: Pat
         "README.md",
         "LICENSE",
         "Makefile",
-        "emitter/mx_emitter/events.py",
-        "exporter/mx_exporter/families.py",
+        "emitter/mx_log/schema.py",
+        "exporter/mx_exporter/core/catalog.py",
         "tests/support.py",
         "docs/generate.py",
         "deploy/kubernetes/components/sidecar/parts.yaml",
@@ -154,9 +154,7 @@ def oldest_python() -> str:
     return str(support.leave_out("needs a Python 3.10"))
 
 
-def test_the_whole_path_on_python_3_10(
-    wheel: Path, spawn: support.Spawner, tmp_path: Path
-) -> None:
+def test_the_whole_path_on_python_3_10(wheel: Path, spawn: support.Spawner, tmp_path: Path) -> None:
     """A rank logs, the exporter serves, a replay agrees; with the libraries that 3.10 gets."""
     home = tmp_path / "venv"
     assert spawn(oldest_python(), "-m", "venv", home).result() == 0

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import support
-from mx_emitter.events import EVENTS, HEADERS, RESERVED_KEYS
 from mx_emitter.recorders import Recorders
-from mx_exporter.parse import parse_line
+from mx_exporter.core.parse import parse_line
+from mx_log.schema import EVENTS, HEADERS, RESERVED_KEYS
 
 PAGES = sorted([*support.ROOT.glob("*.md"), *support.ROOT.glob("docs/**/*.md")])
 
@@ -49,7 +49,7 @@ def test_the_architecture_names_every_module() -> None:
     there = {
         path.stem
         for package in ("emitter/mx_emitter", "exporter/mx_exporter")
-        for path in (support.ROOT / package).glob("*.py")
+        for path in (support.ROOT / package).rglob("*.py")
         if not path.stem.startswith("__")
     }
     assert named == there
@@ -83,7 +83,7 @@ def test_examples_of_lines_are_events() -> None:
 def test_every_variable_that_is_read_is_listed() -> None:
     page = (support.ROOT / "docs" / "configuration.md").read_text()
     for package in ("emitter/mx_emitter", "exporter/mx_exporter"):
-        for path in (support.ROOT / package).glob("*.py"):
+        for path in (support.ROOT / package).rglob("*.py"):
             for name in re.findall(r'"([A-Z][A-Z_]+)"', path.read_text()):
                 if support.is_products(name):
                     assert f"`{name}`" in page, f"{path.name} reads {name}"

@@ -59,9 +59,7 @@ def test_what_is_promised_comes_out(environment: dict[str, str], spawn: support.
 
 
 @pytest.mark.parametrize("command", commands()[1:])
-def test_commands_run(
-    command: str, environment: dict[str, str], spawn: support.Spawner
-) -> None:
+def test_commands_run(command: str, environment: dict[str, str], spawn: support.Spawner) -> None:
     process = spawn("sh", "-c", f"exec {command}", env=environment)
     assert process.result() == 0, process.error_output
     assert process.output

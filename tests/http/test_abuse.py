@@ -19,7 +19,7 @@ import pytest
 
 import serving
 import support
-from mx_exporter import server
+from mx_exporter.http import server
 
 SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import support
-from mx_emitter.events import VERSION
-from mx_exporter.settings import OPTIONS
+from mx_exporter.config import OPTIONS
+from mx_log.schema import VERSION
 
 BIN = Path(sys.executable).parent / "mx-metrics"
 
@@ -151,8 +151,9 @@ def test_a_port_for_root_alone(tmp_path: Path) -> None:
 #: nobody in particular.
 DROPPED = """
 import encodings.idna, os, sys
-from mx_exporter import cli, extra, serve
-for package in extra.PACKAGES:
+from mx_exporter.cli import extras, main as cli
+from mx_exporter.service import serve
+for package in extras.PACKAGES:
     __import__(package)
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)
@@ -190,7 +191,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
 
 def test_a_missing_module_of_ours_is_not_taken_for_the_extra() -> None:
     code = (
-        "import sys; sys.modules['mx_exporter.cli'] = None; "
+        "import sys; sys.modules['mx_exporter.cli.main'] = None; "
         "from mx_exporter.__main__ import main; sys.exit(main())"
     )
     done = run(command=("-c", code))

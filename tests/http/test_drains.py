@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mx_exporter import drains as module
-from mx_exporter.drains import Drains
+from mx_exporter.service import scheduler as module
+from mx_exporter.service.scheduler import Drains
 
 
 class Source:

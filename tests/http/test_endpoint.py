@@ -21,9 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 
 import serving
 import support
-from mx_emitter.events import VERSION
-from mx_exporter.drains import Drains
-from mx_exporter.endpoint import Endpoint
+from mx_exporter.http.app import Endpoint
+from mx_exporter.service.scheduler import Drains
+from mx_log.schema import VERSION
 
 CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -223,7 +223,8 @@ def held(spawn: support.Spawner, tmp_path: Path) -> Iterator[tuple[serving.Expor
     port = support.free_port()
     code = (
         "import os, sys\n"
-        "from mx_exporter import cli, follow\n"
+        "from mx_exporter.cli import main as cli\n"
+        "from mx_exporter.directory import follower as follow\n"
         "drain, held = follow.Follower.drain, [True]\n"
         "def late(self, deadline=None):\n"
         f"    if held: held.clear(); os.read({gate}, 1)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mx_exporter.negotiate import drain_seconds, wants_gzip, wants_openmetrics
+from mx_exporter.http.negotiate import drain_seconds, wants_gzip, wants_openmetrics
 
 #: What Prometheus 2.42 and 3.x send.
 PROMETHEUS_2 = (

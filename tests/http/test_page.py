@@ -11,10 +11,10 @@ import pytest
 
 import serving
 import support
-from mx_emitter.events import VERSION
-from mx_exporter import page
-from mx_exporter.place import CAUSES, STATES, Place, look_at
-from mx_exporter.settings import Directory
+from mx_exporter.config import Directory
+from mx_exporter.directory.diagnosis import CAUSES, STATES, Place, look_at
+from mx_exporter.http import status_page
+from mx_log.schema import VERSION
 
 
 class Reader(HTMLParser):
@@ -136,9 +136,9 @@ def test_the_default_directory_of_somebody_else_is_not_read(
     port = support.free_port()
     code = (
         "import sys\n"
-        "from mx_emitter import events\n"
-        f"events.DEFAULT_DIRECTORY = {str(link)!r}\n"
-        "from mx_exporter import cli\n"
+        "from mx_log import files\n"
+        f"files.DEFAULT_DIRECTORY = {str(link)!r}\n"
+        "from mx_exporter.cli import main as cli\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     process = spawn.python("-c", code, "serve", "--listen", f"127.0.0.1:{port}")
@@ -206,7 +206,7 @@ def test_every_state_but_the_good_one_has_causes() -> None:
 @pytest.mark.parametrize("state", STATES)
 def test_any_path_can_be_shown(state: str) -> None:
     path = os.fsdecode(b"/a\xff<script>\n")
-    for seen in (None, page.Seen(*[0] * 11, "", 0.0, "<b>", "us")):
-        shown = Reader(page.render(Place(path, state), seen).decode())
+    for seen in (None, status_page.Seen(*[0] * 11, "", 0.0, "<b>", "us")):
+        shown = Reader(status_page.render(Place(path, state), seen).decode())
         assert "script" not in shown.tags
         assert "/a?<script>" in shown.text

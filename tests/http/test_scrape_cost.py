@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from mx_exporter import exposition, own
-from mx_exporter.follow import Follower
-from mx_exporter.keeping import Keeper
-from mx_exporter.listing import Listing
-from mx_exporter.pipeline import Pipeline
-from mx_exporter.settings import Directory, Settings
+from mx_exporter.config import Directory, Settings
+from mx_exporter.directory.follower import Follower
+from mx_exporter.directory.maintenance import Keeper
+from mx_exporter.directory.scan import Listing
+from mx_exporter.exposition import text
+from mx_exporter.service import self_metrics
+from mx_exporter.service.pipeline import Pipeline
 from support import Lines, wait_until
 from writers import Writer
 
@@ -95,11 +96,11 @@ def folded_again(running: Pipeline, *, with_ids: bool, openmetrics: bool) -> byt
     """The part of the page that the fold alone tells, made from scratch."""
     fold = follower(running).fold
     families = [
-        *exposition.families(fold.state, source_id_label=with_ids, openmetrics=openmetrics),
-        *own.state_families(fold.state),
-        *own.capped_families(fold, source_id_label=with_ids),
+        *text.families(fold.state, source_id_label=with_ids, openmetrics=openmetrics),
+        *self_metrics.state_families(fold.state),
+        *self_metrics.capped_families(fold, source_id_label=with_ids),
     ]
-    return exposition.render(families, openmetrics=openmetrics).removesuffix(b"# EOF\n")
+    return text.render(families, openmetrics=openmetrics).removesuffix(b"# EOF\n")
 
 
 def follower(running: Pipeline) -> Follower:
@@ -170,13 +171,13 @@ def test_a_page_that_stays_is_not_made_again(
     directory = tmp_path / "log"
     finished(directory, 3)
     made = []
-    families = exposition.families
+    families = text.families
 
     def counted(*arguments: object, **options: object) -> object:
         made.append(options)
         return families(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(exposition, "families", counted)
+    monkeypatch.setattr(text, "families", counted)
     with Writer(directory) as writer, pipeline(directory) as running:
         for openmetrics in (False, True, False, True):
             running.drain(None)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_exporter.errors import UsageError
-from mx_exporter.settings import (
+from mx_exporter.config import (
     OPTIONS,
     Directory,
     Listen,
@@ -16,6 +15,7 @@ from mx_exporter.settings import (
     read_settings,
     resolve_directory,
 )
+from mx_exporter.errors import UsageError
 
 
 def test_defaults() -> None:

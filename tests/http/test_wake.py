@@ -20,8 +20,8 @@ from watchdog.observers.inotify import InotifyObserver
 
 import serving
 import support
-from mx_exporter import wake
-from mx_exporter.wake import NOTIFIED_PERIOD, POLLING_PERIOD, Waker
+from mx_exporter.directory import watch
+from mx_exporter.directory.watch import NOTIFIED_PERIOD, POLLING_PERIOD, Waker
 
 SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
 
@@ -184,7 +184,7 @@ def test_no_inotify_left(
     assert woken.waker.period() == POLLING_PERIOD
     assert caplog.text.count(f"not notified of changes in {place}") == 1
 
-    later = time.monotonic() + wake.RETRY_SECONDS
+    later = time.monotonic() + watch.RETRY_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: later)
     woken.waker.look()
     monkeypatch.undo()
@@ -282,7 +282,7 @@ def test_the_end_of_a_writer_is_seen_though_nothing_tells_of_it(
 def test_a_crowd_of_notifications_is_done_without_for_a_while(
     woken: Woken, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "REST_SECONDS", 3600.0)
+    monkeypatch.setattr(watch, "REST_SECONDS", 3600.0)
     place.mkdir()
     woken.waker.look()
     # Two notices in a row that are alike become one.
@@ -297,20 +297,20 @@ def test_a_crowd_of_notifications_is_done_without_for_a_while(
                 other.write(b"x")
             woken.wait()
 
-        write(wake.MANY // 4)
+        write(watch.MANY // 4)
         woken.waker.look()
         assert woken.waker.watching
-        write(wake.MANY * 2)
+        write(watch.MANY * 2)
         woken.waker.look()
         assert not woken.waker.watching
-        assert woken.waker.period() == wake.RESTING_PERIOD
+        assert woken.waker.period() == watch.RESTING_PERIOD
         woken.waker.look()
         assert not woken.waker.watching
         file.write(b"x")
         assert woken.quiet() == 0
     monkeypatch.setattr(woken.waker, "_rest_until", time.monotonic())
     # Nothing wakes us before the next look, which is not put off.
-    assert woken.waker.period() == wake.RESTING_PERIOD
+    assert woken.waker.period() == watch.RESTING_PERIOD
     woken.waker.look()
     assert woken.waker.watching
     assert woken.waker.period() == NOTIFIED_PERIOD

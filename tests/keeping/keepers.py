@@ -38,9 +38,10 @@ sys.stdin.read()
 #: pytest's own directories are for their user alone.
 AS_NOBODY = f"""
 import encodings.idna, importlib, sys, os
-from mx_exporter import cli, extra, serve
+from mx_exporter.cli import extras, main as cli
+from mx_exporter.service import serve
 from watchdog.observers import inotify
-for package in extra.PACKAGES: importlib.import_module(package)
+for package in extras.PACKAGES: importlib.import_module(package)
 os.chdir(sys.argv.pop(1))
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 sys.exit(cli.main(sys.argv[1:]))

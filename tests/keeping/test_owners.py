@@ -28,8 +28,8 @@ from keepers import (
     stop,
     wait_for_compaction,
 )
-from mx_emitter.events import LOCK_NAME, SNAPSHOT_NAME
-from mx_exporter.ownership import Ownership
+from mx_exporter.directory.ownership import Ownership
+from mx_log.files import LOCK_NAME, SNAPSHOT_NAME
 
 ATTEMPTS = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=""}'
 

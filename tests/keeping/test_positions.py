@@ -10,11 +10,11 @@ import pytest
 
 from keepers import fill, segments_in
 from logs import pages
-from mx_emitter.events import SNAPSHOT_NAME
-from mx_exporter import snapshot
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.retention import GRACE_SECONDS, Retention
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory import snapshot
+from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
+from mx_exporter.directory.follower import Follower
+from mx_log.files import SNAPSHOT_NAME
 
 
 def names(directory: Path) -> list[str]:

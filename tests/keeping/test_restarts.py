@@ -22,7 +22,7 @@ from keepers import (
     stop,
     wait_for_compaction,
 )
-from mx_emitter.events import SNAPSHOT_NAME
+from mx_log.files import SNAPSHOT_NAME
 
 
 def test_a_restart_after_compactions_gives_the_same_bytes(

@@ -16,12 +16,13 @@ import pytest
 import serving
 import support
 from keepers import all_done, fill, page_of, replayed, segments_in, start, start_ranks, stop
-from mx_emitter.events import MAX_LINE_BYTES, SNAPSHOT_NAME
-from mx_exporter import keeping
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.settings import Directory, Settings
-from mx_exporter.shipping import Shipper
+from mx_exporter.config import Directory, Settings
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory import maintenance
+from mx_exporter.directory.follower import Follower
+from mx_exporter.directory.shipper import Shipper
+from mx_log.files import SNAPSHOT_NAME
+from mx_log.schema import MAX_LINE_BYTES
 from writers import Writer
 
 PENDING = "mx_exporter_segments_pending"
@@ -104,10 +105,10 @@ def test_an_end_in_the_middle_of_much_to_tee_is_no_double(
 def test_positions_are_kept_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     fill(log, "aaaaaaaaaaaa", 2)
-    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "KEEP_SECONDS", 0.0)
     with open(tmp_path / "out", "wb") as out:
         monkeypatch.setattr("sys.stdout", out)
-        keeper = keeping.Keeper(Settings(directory=Directory(str(log), named=True), tee=True))
+        keeper = maintenance.Keeper(Settings(directory=Directory(str(log), named=True), tee=True))
         follower = Follower(str(log), Fold())
 
         def kept() -> bool:
@@ -304,7 +305,7 @@ def test_a_full_disk_is_told_once_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Linux has a device that is always full."""
-    monkeypatch.setattr("mx_exporter.shipping.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("mx_exporter.directory.shipper.RETRY_SECONDS", 0.01)
     fill(tmp_path / "log", "aaaaaaaaaaaa", 1)
     teeing = Teeing(tmp_path / "log", Path("/dev/full"))
     try:

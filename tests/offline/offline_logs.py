@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mx_exporter import exposition
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.state import State
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.state import State
+from mx_exporter.directory.follower import Follower
+from mx_exporter.exposition import text
 from support import Lines
 
 
@@ -74,8 +74,8 @@ def lines_of(paths: list[Path]) -> list[bytes]:
 
 def page_of(state: State, *, source_id_label: bool = True) -> bytes:
     """The page of a state, everything on it."""
-    metrics = exposition.families(state, source_id_label=source_id_label, openmetrics=True)
-    return exposition.render(metrics, openmetrics=True)
+    metrics = text.families(state, source_id_label=source_id_label, openmetrics=True)
+    return text.render(metrics, openmetrics=True)
 
 
 def live_page(directory: Path, *, source_id_label: bool = True) -> bytes:

@@ -11,12 +11,18 @@ from typing import Any
 
 import pytest
 
-from mx_emitter.events import SNAPSHOT_NAME
-from mx_exporter import bases, check, exposition, marks, replay, sources, spread
+from mx_exporter.analysis import check
+from mx_exporter.cli import check as check_command
+from mx_exporter.cli import replay
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory import generations
+from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.follower import Follower, StartOver
 from mx_exporter.errors import MxError
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower, StartOver
-from mx_exporter.retention import Retention
+from mx_exporter.exposition import text
+from mx_exporter.offline import fold_logs, fold_sources, inputs, sources
+from mx_exporter.offline.engines import process_pool
+from mx_log.files import SNAPSHOT_NAME
 from offline_logs import page_of, ranks
 from support import ROOT, Spawner, wait_until
 
@@ -38,7 +44,7 @@ class Owner:
 
 
 def page(directory: Path, jobs: int = 1) -> bytes:
-    attempt = marks.settled(lambda: replay.fold_logs((str(directory),), jobs=jobs))
+    attempt = generations.settled(lambda: fold_logs.fold_logs((str(directory),), jobs=jobs))
     return page_of(attempt[2].state)
 
 
@@ -58,9 +64,9 @@ def before(real: Callable[..., Any], act: Callable[[], None], times: int) -> Cal
 #: Where a compaction can come between the steps of a reader.
 MOMENTS: dict[str, tuple[Any, str]] = {
     "between marking and listing": (sources, "ours_in"),
-    "between listing and the snapshot": (bases, "_take_up"),
-    "between the snapshot and the locks": (bases, "survey"),
-    "before a segment is opened": (spread, "read"),
+    "between listing and the snapshot": (inputs, "_take_up"),
+    "between the snapshot and the locks": (inputs, "survey"),
+    "before a segment is opened": (fold_sources, "read"),
 }
 
 
@@ -82,7 +88,7 @@ def test_a_replay_that_is_overtaken_starts_over(
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(bases, "_take_up"), (bases, "survey"), (check, "read")]
+    ("where", "name"), [(inputs, "_take_up"), (inputs, "survey"), (check, "read")]
 )
 def test_a_check_that_is_overtaken_starts_over(
     where: Any,
@@ -95,7 +101,7 @@ def test_a_check_that_is_overtaken_starts_over(
     owner = Owner(tmp_path)
     events = owner.follower.fold.state.logged
     monkeypatch.setattr(where, name, before(getattr(where, name), owner.compact, 2))
-    assert check.run((str(tmp_path),)) == 0
+    assert check_command.run((str(tmp_path),)) == 0
     assert owner.compactions == 2
     report = capfd.readouterr().out.splitlines()
     assert report[-1].endswith(
@@ -109,7 +115,7 @@ def test_a_worker_that_is_overtaken_starts_over(
     ranks(tmp_path, processes=4, segments=6, end=False)
     right = page(tmp_path)
     owner = Owner(tmp_path)
-    real, used = spread._spread, []
+    real, used = process_pool._spread, []
 
     def compact_then_spread(*given: Any) -> Any:
         used.append(1)
@@ -117,8 +123,8 @@ def test_a_worker_that_is_overtaken_starts_over(
             owner.compact()
         return real(*given)
 
-    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(spread, "_spread", compact_then_spread)
+    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "_spread", compact_then_spread)
     assert page(tmp_path, jobs=2) == right
     assert len(used) == 3
 
@@ -129,7 +135,7 @@ def test_a_segment_that_somebody_removed_is_told_and_no_more(
     paths = ranks(tmp_path, processes=2)
     Owner(tmp_path).compact()
     path = next(path for path in paths if path.exists())
-    monkeypatch.setattr(spread, "read", before(spread.read, path.unlink, 1))
+    monkeypatch.setattr(fold_sources, "read", before(fold_sources.read, path.unlink, 1))
     assert replay.run((str(tmp_path),)) == 0
     said = capfdbinary.readouterr().err.decode().splitlines()
     assert said[0] == f"mx-metrics: {path}: cannot be opened: No such file or directory"
@@ -143,24 +149,24 @@ def test_a_directory_that_never_rests_is_an_error(
     path = tmp_path / SNAPSHOT_NAME
     times = iter(range(1, 10**6))
     touch = lambda: os.utime(path, (0, next(times)))  # noqa: E731
-    monkeypatch.setattr(bases, "survey", before(bases.survey, touch, 10**6))
-    for command in (replay.run, check.run):
+    monkeypatch.setattr(inputs, "survey", before(inputs.survey, touch, 10**6))
+    for command in (replay.run, check_command.run):
         with pytest.raises(MxError, match="was compacted while it was read") as caught:
             command((str(tmp_path),))
         assert str(caught.value).startswith(f"{tmp_path}: ")
         assert caught.value.exit_code == 1
-    assert next(times) == 2 * marks._ATTEMPTS + 1
+    assert next(times) == 2 * generations._ATTEMPTS + 1
 
 
 def test_a_mark_is_another_when_the_snapshot_is(tmp_path: Path) -> None:
-    kept = marks.Marks()
+    kept = generations.Marks()
     kept.take(str(tmp_path))
     kept.check()
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"1")
     kept.take(str(tmp_path))  # the first one counts
     with pytest.raises(StartOver, match=re.escape(str(tmp_path))):
         kept.check()
-    later = marks.Marks()
+    later = generations.Marks()
     later.take(str(tmp_path))
     later.take(str(tmp_path / "nowhere"))
     later.check()
@@ -174,9 +180,9 @@ def test_a_mark_is_another_when_the_snapshot_is(tmp_path: Path) -> None:
 
 _OWNER = """
 import fcntl, itertools, mmap, os, sys
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.retention import Retention
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory.follower import Follower
+from mx_exporter.directory.compaction import Retention
 from support import Lines
 
 directory, counts_path = sys.argv[1:]
@@ -261,16 +267,16 @@ def test_totals_beside_a_compacting_owner(
     def attempt() -> Any:
         nonlocal attempts
         attempts += 1
-        return replay.fold_logs((str(log),), jobs=1)
+        return fold_logs.fold_logs((str(log),), jobs=1)
 
     until = time.monotonic() + 15
     while replays < 2000 and (replays < 300 or time.monotonic() < until):
         assert owner.poll() is None, owner.error_output
         least = shared[1]
-        state = marks.settled(attempt)[2].state
+        state = generations.settled(attempt)[2].state
         most = shared[0]
-        text = exposition.render(exposition.families(state))
-        (total,) = re.findall(rb'^mx_p2p_source_attempts_total\{.*result="r".*\} (.+)$', text, re.M)
+        page = text.render(text.families(state))
+        (total,) = re.findall(rb'^mx_p2p_source_attempts_total\{.*result="r".*\} (.+)$', page, re.M)
         if not least <= float(total) <= most or state.lost or state.rejected:
             wrong.append((least, total, most, state.lost, state.rejected))
         replays += 1

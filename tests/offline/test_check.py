@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import offline_logs
-from mx_exporter import check
+from mx_exporter.analysis import check
+from mx_exporter.cli import check as check_command
+from mx_exporter.core.parse import Rejected, parse_line
 from mx_exporter.errors import UsageError
-from mx_exporter.parse import Rejected, parse_line
 from support import Lines, Spawner
 
 Run = Callable[..., tuple[int, list[str]]]
@@ -26,7 +27,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Run the command in this process: its exit code and the lines of its report."""
 
     def run(*logs: Path) -> tuple[int, list[str]]:
-        code = check.run(tuple(map(str, logs)))
+        code = check_command.run(tuple(map(str, logs)))
         out, err = capfdbinary.readouterr()
         assert err == b""
         return code, out.decode().splitlines()
@@ -37,7 +38,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 @pytest.fixture
 def run_json(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., tuple[int, Any]]:
     def run(*logs: Path) -> tuple[int, Any]:
-        code = check.run(tuple(map(str, logs)), as_json=True)
+        code = check_command.run(tuple(map(str, logs)), as_json=True)
         return code, json.loads(capfdbinary.readouterr().out)
 
     return run
@@ -251,7 +252,7 @@ def test_nothing_of_a_log_reaches_the_terminal_raw(tmp_path: Path, run: Run) -> 
 
 def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere: no such file or directory"):
-        check.run((str(tmp_path / "nowhere"),))
+        check_command.run((str(tmp_path / "nowhere"),))
 
 
 def test_exit_codes(tmp_path: Path, spawn: Spawner) -> None:

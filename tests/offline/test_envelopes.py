@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offline_logs
-from mx_emitter.events import MAX_LINE_BYTES
-from mx_exporter.envelopes import Opened, Unwrapper
-from mx_exporter.parse import Rejected
+from mx_exporter.core.parse import Rejected
+from mx_exporter.offline.envelopes import Opened, Unwrapper
+from mx_log.schema import MAX_LINE_BYTES
 from offline_logs import ENVELOPES
 
 LINE = b'{"event":"x","proc":"a","seq":0,"text":"\\"quoted\\" \\\\ \xc3\xbc"}'

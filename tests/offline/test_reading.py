@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import offline_logs
-from mx_emitter.events import parse_segment_name
-from mx_exporter import reading
-from mx_exporter.parse import Record, Rejected, parse_events, parse_line, parse_lines
-from mx_exporter.sources import Source
+from mx_exporter.core.parse import Record, Rejected, parse_events, parse_line, parse_lines
+from mx_exporter.offline import reader
+from mx_exporter.offline.sources import Source
+from mx_log.files import parse_segment_name
 from support import Lines
 
 LIMIT = 400
@@ -34,7 +34,7 @@ KINDS = {
 def numbered(source: Source) -> list[tuple[int, Record | Rejected]]:
     return [
         (first + at, record)
-        for first, records in reading.read(source)
+        for first, records in reader.read(source)
         for at, record in enumerate(records)
     ]
 
@@ -60,13 +60,13 @@ def test_numbers_are_those_of_the_file(
     path = tmp_path / name
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_BLOCK", block)
-        patch.setattr(reading, "MAX_LINE_BYTES", LIMIT)
-        patch.setattr("mx_exporter.envelopes.MAX_LINE_BYTES", LIMIT)
+        patch.setattr(reader, "_BLOCK", block)
+        patch.setattr(reader, "MAX_LINE_BYTES", LIMIT)
+        patch.setattr("mx_exporter.offline.envelopes.MAX_LINE_BYTES", LIMIT)
         source = Source(str(path), parse_segment_name(name))
         found = numbered(source)
         unnumbered = [
-            record for _, records in reading.read(source, parse=parse_lines) for record in records
+            record for _, records in reader.read(source, parse=parse_lines) for record in records
         ]
     assert found == expected(lines)
     assert sorted(map(repr, unnumbered)) == sorted(repr(record) for _, record in found)
@@ -78,7 +78,7 @@ def test_lines_that_hold_nothing_do_not_take_the_others_apart(tmp_path: Path) ->
     good = [KINDS["event"](number) for number in range(300)]
     path = tmp_path / "collected.log"
     path.write_bytes(b"".join(offline_logs.cri([line]) + said + b"\n" for line in good))
-    batches = [values for _, values in reading.read(Source(str(path)), parse=parse_events)]
+    batches = [values for _, values in reader.read(Source(str(path)), parse=parse_events)]
     assert len(batches) <= 2
     assert [event.seq for values in batches for event in values] == list(range(300))
 

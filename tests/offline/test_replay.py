@@ -21,11 +21,14 @@ import pytest
 import zstandard
 
 import offline_logs
-from mx_exporter import exposition, replay, spread, writers
+from mx_exporter.cli import replay
+from mx_exporter.config import SOURCE_ID_WARNING
 from mx_exporter.errors import MxError, UsageError
-from mx_exporter.settings import SOURCE_ID_WARNING
-from mx_exporter.sources import find
-from mx_exporter.writers import survey
+from mx_exporter.exposition import text
+from mx_exporter.offline import fold_sources, writers
+from mx_exporter.offline.engines import process_pool
+from mx_exporter.offline.sources import find
+from mx_exporter.offline.writers import survey
 from offline_logs import ENVELOPES, live_page, page_of, ranks
 from support import ROOT, Lines, Spawner, clean_environment, wait_until
 
@@ -49,7 +52,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 def page(*logs: Path | str, jobs: int = 1) -> bytes:
     """The whole page that a replay of ``logs`` gives."""
     found = find(map(str, logs))
-    return page_of(spread.fold_all(found.sources, survey(found), jobs=jobs).state)
+    return page_of(process_pool.fold_all(found.sources, survey(found), jobs=jobs).state)
 
 
 @contextmanager
@@ -74,9 +77,9 @@ def test_prints_what_the_live_exporter_serves(tmp_path: Path, run: Run) -> None:
     assert (code, out) == (0, live_page(tmp_path))
     assert err == f"mx-metrics: {SOURCE_ID_WARNING}\n"
     code, out, err = run(tmp_path)
-    state = spread.fold_sources(find([str(tmp_path)]).sources, writers.Writers()).state
+    state = fold_sources.fold_sources(find([str(tmp_path)]).sources, writers.Writers()).state
     assert (code, err) == (0, "")
-    assert out == exposition.render(exposition.families(state))
+    assert out == text.render(text.families(state))
     assert b"mx_load_seconds_count" in out
     assert b"source_worker_id" not in out
 
@@ -95,9 +98,9 @@ def test_several_processes_print_the_same_bytes(
         file.write(b'{"event":')
     alone = page(tmp_path, jobs=1)
     used = []
-    real = spread._spread
-    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(spread, "_spread", lambda *given: used.append(1) or real(*given))
+    real = process_pool._spread
+    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "_spread", lambda *given: used.append(1) or real(*given))
     assert [page(tmp_path, jobs=jobs) for jobs in (2, 3)] == [alone, alone]
     assert len(used) == 2
 
@@ -105,17 +108,19 @@ def test_several_processes_print_the_same_bytes(
 def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks(tmp_path)
     parent = os.getpid()
-    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(spread, "read", lambda *_, **__: os.getpid() == parent or os._exit(9))
+    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(fold_sources, "read", lambda *_, **__: os.getpid() == parent or os._exit(9))
     with pytest.raises(MxError, match="died; try again with --jobs 1"):
         page(tmp_path, jobs=2)
 
 
 _STUCK = """
 import sys, time
-from mx_exporter import cli, spread
-spread._WORTH_SPREADING = 0
-spread.read = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
+from mx_exporter.cli import main as cli
+from mx_exporter.offline import fold_sources
+from mx_exporter.offline.engines import process_pool
+process_pool._WORTH_SPREADING = 0
+fold_sources.read = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
 sys.exit(cli.main(["replay", "--jobs", "2", sys.argv[1]]))
 """
 
@@ -149,7 +154,7 @@ def test_files_that_hold_other_writers_than_they_say_are_folded_in_one_process(
     paths = ranks(tmp_path)
     right = page(tmp_path)
     paths[-1].rename(tmp_path / "events-ffffffffffff-0.jsonl")
-    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
     assert page(tmp_path, jobs=2) == right
 
 
@@ -198,7 +203,7 @@ def test_lines_that_cross_every_boundary(tmp_path: Path, monkeypatch: pytest.Mon
     ranks(tmp_path)
     right = page(tmp_path)
     for size in (1, 7, 300):
-        monkeypatch.setattr("mx_exporter.reading._BLOCK", size)
+        monkeypatch.setattr("mx_exporter.offline.reader._BLOCK", size)
         assert page(tmp_path) == right
 
 
@@ -517,7 +522,7 @@ def test_a_cap_holds_for_all_cores_together(
     for number in range(6):
         log = Lines(f"{number:012x}", scheme=f"s{number}")
         offline_logs.segment(log, tmp_path, 0, [])
-    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
     out = run(tmp_path, max_series=2, jobs=2)[1]
     assert out.count(b"mx_build_info{") == 2
     assert run(tmp_path, jobs=2)[1].count(b"mx_build_info{") == 6

@@ -18,15 +18,19 @@ import pytest
 import zstandard
 
 import offline_logs
-from mx_emitter.events import SNAPSHOT_NAME
-from mx_exporter import check, exposition, replay, snapshot, spread
-from mx_exporter.bases import gather, merged
+from mx_exporter.cli import check, replay
+from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.state import State
+from mx_exporter.directory import snapshot
+from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
-from mx_exporter.families import FAMILIES
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
-from mx_exporter.retention import Retention
-from mx_exporter.state import State
+from mx_exporter.exposition import text
+from mx_exporter.offline.engines import process_pool
+from mx_exporter.offline.fold_logs import fold_logs
+from mx_exporter.offline.inputs import gather, merged
+from mx_log.files import SNAPSHOT_NAME
 from offline_logs import live_page, page_of, ranks
 from support import Lines
 
@@ -57,7 +61,7 @@ def checked(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., tuple[in
 
 
 def page(*logs: Path | str, jobs: int = 1) -> bytes:
-    return page_of(replay.fold_logs(tuple(map(str, logs)), jobs=jobs)[2].state)
+    return page_of(fold_logs(tuple(map(str, logs)), jobs=jobs)[2].state)
 
 
 def compact(directory: Path, retain: int = 1) -> Follower:
@@ -110,8 +114,8 @@ def test_a_compaction_changes_no_page(keep: int, tmp_path: Path, run: Run) -> No
     assert len(segments_of(tmp_path)) == {0: 0, 2: 16}.get(keep, len(segments_of(tmp_path)))
     assert page(tmp_path) == live_page(tmp_path) == page_of(live.fold.state) == before
     for output in ("text", "openmetrics"):
-        metrics = exposition.families(live.fold.state, openmetrics=output == "openmetrics")
-        served = exposition.render(metrics, openmetrics=output == "openmetrics")
+        metrics = text.families(live.fold.state, openmetrics=output == "openmetrics")
+        served = text.render(metrics, openmetrics=output == "openmetrics")
         assert run(tmp_path, output=output) == (0, served, "")
 
 
@@ -277,9 +281,9 @@ def test_several_processes_print_the_same_bytes(
     alone = page(log, tmp_path / "kept")
     assert alone == page_of(live.fold.state)
     used = []
-    real = spread._spread
-    monkeypatch.setattr(spread, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(spread, "_spread", lambda *given: used.append(1) or real(*given))
+    real = process_pool._spread
+    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "_spread", lambda *given: used.append(1) or real(*given))
     assert [page(log, tmp_path / "kept", jobs=jobs) for jobs in (2, 3)] == [alone, alone]
     assert page(log, jobs=2) == alone
     assert len(used) == 3

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mx_exporter.unpack import Damaged, unpack
+from mx_exporter.offline.decompress import Damaged, unpack
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,

@@ -16,9 +16,9 @@ import pytest
 
 import serving
 import support
-from mx_emitter.events import MAX_LINE_BYTES
-from mx_exporter.fold import Fold
-from mx_exporter.follow import Follower
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory.follower import Follower
+from mx_log.schema import MAX_LINE_BYTES
 from support import Lines
 from writers import Writer
 

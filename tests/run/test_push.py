@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import running
 import serving
 import support
-from mx_exporter.settings import read_settings
+from mx_exporter.config import read_settings
 
 BIN = Path(sys.executable).parent / "mx-metrics"
 

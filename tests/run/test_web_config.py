@@ -24,8 +24,8 @@ import trustme
 
 import serving
 import support
-from mx_exporter import guard, webconfig
 from mx_exporter.errors import UsageError
+from mx_exporter.http import basic_auth, web_config
 
 SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -245,10 +245,10 @@ def test_idle_tls_clients_cannot_use_up_descriptors(
 
 
 def test_a_handshake_has_its_time(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
-    from mx_exporter import server
+    from mx_exporter.http import server
 
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
-    context = webconfig.load(str(place.write())).tls
+    context = web_config.load(str(place.write())).tls
 
     async def serve() -> bytes:
         sock = socket.socket()
@@ -302,7 +302,7 @@ def asked(
     async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
         await send({"type": "http.response.start", "status": 200})
 
-    async def ask(guarding: guard.Guard, headers: list[tuple[bytes, bytes]]) -> int:
+    async def ask(guarding: basic_auth.Guard, headers: list[tuple[bytes, bytes]]) -> int:
         statuses = []
 
         async def send(message: dict[str, Any]) -> None:
@@ -313,7 +313,7 @@ def asked(
         return int(statuses[0] or 0)
 
     async def run() -> list[int]:
-        guarding = guard.Guard(app)
+        guarding = basic_auth.Guard(app)
         guarding.users = {user: HASHED[user].encode() for user in users}
         try:
             if together:
@@ -359,8 +359,8 @@ def test_a_name_that_nobody_has_is_as_much_work(checks: list[bytes]) -> None:
 def test_guesses_do_not_pile_up() -> None:
     guesses = [given("a", str(number)) for number in range(200)]
     statuses = asked(guesses, together=True)
-    assert statuses.count(401) == guard.WAITING
-    assert statuses.count(503) == 200 - guard.WAITING
+    assert statuses.count(401) == basic_auth.WAITING
+    assert statuses.count(503) == 200 - basic_auth.WAITING
 
 
 def test_a_password_is_one_users(checks: list[bytes]) -> None:
@@ -425,7 +425,7 @@ def test_a_file_that_is_wrong_changes_nothing(
 
 
 def test_files_that_come_after_the_one_that_names_them(place: Place) -> None:
-    watched = webconfig.Watched(str(place.write()))
+    watched = web_config.Watched(str(place.write()))
     assert not watched.look()
     for name in ("crt", "key"):
         (place.path / f"server.{name}").rename(place.path / f"put-aside.{name}")
@@ -491,7 +491,7 @@ TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key, "
 def test_what_is_refused(text: str, told: str, place: Place) -> None:
     place.file.write_text(text)
     with pytest.raises(UsageError) as raised:
-        webconfig.load(str(place.file))
+        web_config.load(str(place.file))
     message = str(raised.value)
     assert message.startswith(f"{place.file}: ")
     assert "<unicode string>" not in message
@@ -503,8 +503,8 @@ def test_a_file_may_ask_for_nothing(
     text: str, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.file.write_text(text)
-    assert webconfig.load(str(place.file)) == webconfig.WebConfig()
-    watched = webconfig.Watched(str(place.file))
+    assert web_config.load(str(place.file)) == web_config.WebConfig()
+    watched = web_config.Watched(str(place.file))
     assert [watched.look() for _ in range(3)] == [False] * 3
     (said,) = caplog.messages
     assert said == (
@@ -515,7 +515,7 @@ def test_a_file_may_ask_for_nothing(
 def test_a_file_that_asks_for_something_is_no_news(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    webconfig.Watched(str(place.write(users="a")))
+    web_config.Watched(str(place.write(users="a")))
     assert caplog.messages == []
 
 
@@ -547,7 +547,7 @@ def test_promtool_accepts_our_examples_and_so_do_we(promtool: str, place: Place)
         command = [promtool, "check", "web-config", place.file]
         checked = subprocess.run(command, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stderr
-        config = webconfig.load(str(place.file))
+        config = web_config.load(str(place.file))
         assert config.tls is not None
         assert config.users
 

@@ -1,0 +1,1 @@
+"""What ``python -m mx_emitter`` runs: doctor and reset."""

@@ -1,0 +1,288 @@
+"""``python -m mx_emitter reset``: removes what earlier runs left, for an entrypoint.
+
+Segments and snapshots go; the lock stays, since a second file of that name would be a second
+lock. Nothing is removed while a rank or an exporter uses the directory: both hold locks for as
+long as they live. A file in the making is left alone for a minute: its writer is about to lock
+it, and would find our probe's lock there instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from mx_log.files import BAD_SNAPSHOT_NAME, LOCK_NAME, SegmentName, is_ours, parse_segment_name
+
+from ..log.directory import existing
+from ..settings import Settings
+
+#: Seconds after which a file in the making has no maker any more, unless it is locked.
+MAKING_SECONDS = 60.0
+
+#: A header is the first line of its segment, and shorter than this.
+_HEAD_BYTES = 16 * 1024
+
+#: Processes that a refusal names at most.
+_NAMED = 16
+
+_OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class InUse(Exception):
+    """Somebody uses the directory, or it cannot be told. ``str()`` says who, or why not."""
+
+
+class Outcome(NamedTuple):
+    """What a reset did: names that it removed, their bytes, and for those that stay why."""
+
+    removed: list[str]
+    size: int
+    left: dict[str, str]
+
+    def text(self, path: str) -> str:
+        """One line for people about the directory ``path``."""
+        if not self.removed:
+            return f"{path}: nothing to remove\n"
+        segments = sum(_segment(name) is not None for name in self.removed)
+        what = [name for name in self.removed if _segment(name) is None]
+        if segments:
+            what.insert(0, f"{segments} segment{'s' if segments > 1 else ''}")
+        return f"{path}: removed {', '.join(what)}; {self.size} bytes\n"
+
+
+def reset(settings: Settings, *, force: bool = False) -> Outcome:
+    """Remove our files from the directory, all but the lock; what appears meanwhile stays.
+
+    ``force`` asks nobody. Raises `InUse`, having removed nothing; FileNotFoundError when there is
+    no directory; OSError when it cannot be used.
+    """
+    with existing(settings) as folder:
+        lock, objections = _take_lock(folder)
+        try:
+            survey = _Survey(folder)
+            objections += survey.objections()
+            if objections and not force:
+                raise InUse("; ".join(objections))
+            return _remove(folder, survey.names(force), force)
+        finally:
+            if lock >= 0:
+                os.close(lock)
+
+
+# --------------------------------------------------------------------------------------
+# The exporter
+
+
+def _take_lock(folder: int) -> tuple[int, list[str]]:
+    """The exporter's lock, held (-1: not had), and what is to be said against a reset."""
+    try:
+        fd = _open_lock(folder)
+    except OSError as error:
+        return -1, [f"{LOCK_NAME} cannot be opened: {error.strerror}"]
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        said = _json(_head(fd))
+        os.close(fd)
+        return -1, [f"it is owned by an exporter, {_who(said)}"]
+    except OSError as error:
+        os.close(fd)
+        return -1, [f"the file system has no locks, so who uses it is unknown: {error.strerror}"]
+    if not _is_named(folder, fd):
+        os.close(fd)
+        return -1, [f"{LOCK_NAME} was replaced at this moment"]
+    # An exporter that comes meanwhile says who is in its way.
+    words = json.dumps({"pid": os.getpid(), "hostname": os.uname().nodename}) + "\n"
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, words.encode(), 0)
+    return fd, []
+
+
+def _is_named(folder: int, fd: int) -> bool:
+    """Whether the lock that we hold is the one that an exporter would find."""
+    try:
+        named = os.stat(LOCK_NAME, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return os.path.samestat(named, os.fstat(fd))
+
+
+def _open_lock(folder: int) -> int:
+    # Not opened with O_CREAT where it is there: the kernel refuses that for a file of another
+    # user in a directory that anybody may write to. To lock it, reading it is enough.
+    try:
+        return os.open(LOCK_NAME, os.O_RDWR | _OPEN, dir_fd=folder)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN
+            return os.open(LOCK_NAME, flags, 0o644, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+    return os.open(LOCK_NAME, os.O_RDONLY | _OPEN, dir_fd=folder)
+
+
+# --------------------------------------------------------------------------------------
+# The ranks
+
+
+class _Survey:
+    """The files of ours in a directory, and who writes them.
+
+    A writer holds its next segment before it lets go of the last. So the directory is listed
+    until that brings nothing new: whoever lived all the while was met with a lock.
+    """
+
+    def __init__(self, folder: int) -> None:
+        self._free: list[str] = []
+        self._others: list[str] = []
+        self._held: dict[str, str] = {}  # proc -> who
+        self._untold: dict[str, str] = {}  # name -> why it cannot be told whether it is held
+        seen: set[str] = set()
+        while news := [name for name in _ours(folder) if name not in seen]:
+            seen.update(news)
+            for name in sorted(news):
+                self._look(folder, name)
+
+    def objections(self) -> list[str]:
+        found = []
+        if self._held:
+            who = list(self._held.values())
+            if len(who) > _NAMED:
+                who[_NAMED:] = [f"and {len(who) - _NAMED} more"]
+            found.append(f"it is written by {', '.join(who)}")
+        if self._untold:
+            name, why = next(iter(self._untold.items()))
+            more = len(self._untold) - 1
+            others = f", and of {more} more" if more else ""
+            found.append(f"whether the writer of {name} lives is unknown: {why}{others}")
+        return found
+
+    def names(self, force: bool) -> list[str]:
+        """What is to be removed."""
+        return [*self._free, *self._others] if force else self._free
+
+    def _look(self, folder: int, name: str) -> None:
+        segment = _segment(name)
+        if segment is None:
+            self._free.append(name)
+            return
+        try:
+            with _opened(folder, name) as fd:
+                if name == segment.temporary and _is_young(fd):
+                    self._others.append(name)
+                    return
+                held = _is_held(fd)
+                header = _json(_head(fd))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            held, header = False, {}
+            self._untold[name] = error.strerror or str(error)
+        if held:
+            self._held.setdefault(segment.proc, _who(header))
+        elif header.get("locked") is False:
+            self._untold[name] = "its file system had no locks"
+        (self._others if held or name in self._untold else self._free).append(name)
+
+
+def _ours(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [
+            entry.name
+            for entry in entries
+            if (is_ours(entry.name) or entry.name == BAD_SNAPSHOT_NAME)
+            and entry.name != LOCK_NAME
+            and entry.is_file(follow_symlinks=False)
+        ]
+
+
+def _segment(name: str) -> SegmentName | None:
+    return parse_segment_name(name.removeprefix("."))
+
+
+def _is_young(fd: int) -> bool:
+    return os.fstat(fd).st_mtime > time.time() - MAKING_SECONDS
+
+
+def _is_held(fd: int) -> bool:
+    """Whether the writer of an open segment lives. Raises OSError where that cannot be told."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _opened(folder: int, name: str) -> Iterator[int]:
+    fd = os.open(name, os.O_RDONLY | _OPEN, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "no regular file any more", name)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+# --------------------------------------------------------------------------------------
+
+
+def _remove(folder: int, names: list[str], force: bool) -> Outcome:
+    removed = []
+    total = 0
+    left = {}
+    for name in names:
+        try:
+            size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+            if force or _segment(name) is None:
+                os.unlink(name, dir_fd=folder)
+            else:
+                _unlink_unless_held(folder, name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            left[name] = error.strerror or str(error)
+        else:
+            removed.append(name)
+            total += size
+    return Outcome(removed, total, left)
+
+
+def _unlink_unless_held(folder: int, name: str) -> None:
+    """The lock is looked at once more with the file at hand, and held until its name is gone."""
+    with _opened(folder, name) as fd:
+        if _is_held(fd):
+            raise OSError(errno.EBUSY, "its writer lives", name)
+        os.unlink(name, dir_fd=folder)
+
+
+def _head(fd: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return os.pread(fd, _HEAD_BYTES, 0).partition(b"\n")[0]
+    return b""
+
+
+def _json(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _who(words: dict[str, Any]) -> str:
+    pid, host = words.get("pid"), words.get("hostname")
+    if not isinstance(pid, int):
+        return "a process that did not say which"
+    if not isinstance(host, str):
+        return f"process {pid}"
+    return f"process {pid} on {host[:255] if host.isprintable() else ascii(host[:255])}"

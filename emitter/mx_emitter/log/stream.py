@@ -1,0 +1,477 @@
+"""The stream of one process: its ``proc``, its ``seq``, and the segments it writes.
+
+Every event is one ``write(2)`` of one line. One reentrant lock stands around the allocation of
+``seq``, the write and the bookkeeping: reentrant, because a signal handler may call a recorder in
+the middle of another, where a plain lock would hang. What such a call may find half done is noted
+at the places that care for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from sys import modules
+from time import time_ns
+from typing import Any, TypeVar
+
+from orjson import dumps
+
+from mx_log.files import SegmentName
+from mx_log.schema import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION
+from mx_log.values import well_formed
+
+from ..context import load
+from ..context.client_release import client_version
+from ..context.rank import find_rank, from_torch
+from ..settings import Settings
+from . import warn_once
+from .directory import opened, weigh
+from .encode import encode
+from .segment import Segment
+
+_Returned = TypeVar("_Returned")
+
+#: Seconds between two looks at a full directory, and between two tries to open a segment.
+RETRY_SECONDS = 1.0
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SECOND = 1_000_000_000
+
+# A line. What all lines of a second share goes in once a second, and what is an event's own then.
+_LINE = b'{"event":%%b,"timestamp":"%b%%06dZ","level":"info","proc":"%b","seq":%%d,%b,%%b%%b'
+
+_load_of_context = load.mark.get
+
+# What may differ between a line that was measured and the same line with another seq.
+_SLACK = 32
+
+
+class Stream:
+    """Where the events of this process go. Making one touches no file."""
+
+    __slots__ = (
+        "_abandoned",
+        "_blocked",
+        "_complaints",
+        "_constant",
+        "_detail",
+        "_dropped",
+        "_fd",
+        "_free",
+        "_full",
+        "_limit",
+        "_line",
+        "_lock",
+        "_next_segment",
+        "_next_try",
+        "_noted",
+        "_opening",
+        "_overdue",
+        "_pending",
+        "_said_rank",
+        "_second",
+        "_segment",
+        "_seq",
+        "_size",
+        "_unclean",
+        "_unsettled",
+        "_who",
+        "proc",
+        "rank",
+        "settings",
+    )
+
+    def __init__(self, settings: Settings, rank: int | None = None) -> None:
+        """``rank`` is what the engine said; None looks it up."""
+        self.settings = settings
+        self.proc = os.urandom(6).hex()
+        self.rank: int | None = None
+        self._said_rank = rank
+        self._lock = threading.RLock()
+        self._abandoned = False
+
+        self._seq = itertools.count()
+        self._free: deque[int] = deque()  # numbers of events whose write failed
+        self._dropped: dict[str, int] = {}
+        self._pending: deque[tuple[bytes, bytes, bytes, bytes | None]] = deque()
+        self._complaints: list[tuple[str, str]] = []
+        self._noted: set[str] = set()
+        self._detail = ""  # what the operating system said last
+
+        self._segment: Segment | None = None
+        self._next_segment = 0
+        self._who: dict[str, Any] | None = None
+        self._fd = -1
+        self._size = 0
+        self._limit = -1  # a line may be written while the size stays within; -1: look first
+        self._unclean: int | None = None  # seq of a write that is not known to be complete
+        self._unsettled = False  # there is something for _settle
+        self._opening = False
+        self._overdue = False  # the segment should have been followed by another
+        self._full = False  # the directory is at its limit
+        self._blocked: str | None = None  # why events are dropped until the next try
+        self._next_try = 0.0
+
+        self._second = 0  # when the present second began, in nanoseconds
+        self._line = b""  # of the present second
+        self._constant = b""
+        self.look_up_rank(rank)
+
+    # ----------------------------------------------------------------------------------
+    # Called from outside
+
+    def open(self) -> None:
+        """Open the first segment, if there is none: its header says that this process lives."""
+        self._locked(self._open_first)
+        self._settle()
+
+    def emit(self, event: bytes, fields: dict[str, Any], level: bytes | None = None) -> None:
+        """Log one event, or count it as dropped. Never raises an Exception.
+
+        ``event`` is its name as JSON, ``level`` a plain word, None for ``info``. ``fields`` are
+        its own fields, none of a reserved name.
+        """
+        try:
+            end = _load_of_context()
+            if end is None and load.running:
+                end = load.only_one()
+            if end is None:
+                end = b"}\n"
+            elif "opentelemetry.trace" in modules:
+                fields = {**load.trace(), **fields}
+            try:
+                own = dumps(fields)[1:-1]
+            except Exception:  # rare: a lone surrogate, or a caller's field
+                own = encode(fields)[1:-2]
+            # What ``with`` does here takes three times as long. Acquired within the ``try``: right
+            # after it a signal handler may raise. Looked up no earlier: one may fork before, and
+            # nobody would let go of the parent's in the child.
+            lock = self._lock
+            try:
+                if not lock.acquire(False):
+                    lock = self._wait()
+                reason = self._put(event, own, end, level)
+                if reason is not None:
+                    self._count_drop(reason)
+            finally:
+                try:  # noqa: SIM105 - it would be a call
+                    lock.release()
+                except RuntimeError:  # a signal handler raised while another thread had it
+                    pass
+        except Exception:
+            warn_once.uncounted += ("unencodable",)
+        if self._unsettled or warn_once.uncounted:
+            try:
+                self._settle()
+            except Exception:  # the next event tries again
+                self._unsettled = True
+
+    def drop(self, reason: str) -> None:
+        """Count an event that could not be turned into a line. Never raises an Exception.
+
+        ``reason`` is one of ``DROP_REASONS``.
+        """
+        try:
+            self._locked(self._count_drop, reason)
+        except Exception:
+            warn_once.uncounted += (reason,)
+        try:
+            self._settle()
+        except Exception:  # the next event tries again
+            self._unsettled = True
+
+    def look_up_rank(self, said: int | None = None) -> None:
+        """Take the rank the engine said, once it said one, else look again."""
+        if said is not None:
+            self._said_rank = said
+        self._take_rank(self._said_rank if self._said_rank is not None else find_rank()[0])
+
+    def ask_torch(self) -> None:
+        """Take the rank of torch.distributed, unless the engine said one."""
+        rank = from_torch()
+        if rank is not None and self._said_rank is None:
+            self._take_rank(rank)
+
+    def _take_rank(self, rank: int | None) -> None:
+        if rank != self.rank or not self._constant:
+            constant = encode({"rank": rank, "scheme": self.settings.scheme})[1:-2]
+            self._constant = constant.replace(b"%", b"%%")
+            self.rank = rank
+            self._second = 0  # the next line is made of it
+
+    def abandon(self) -> None:
+        """In a forked child: the segment is the parent's. It is closed here and never unlocked."""
+        self._abandoned = True
+        self._fd = self._limit = -1
+        self._lock = threading.RLock()  # whoever held it is not in this process
+        if self._segment is not None:
+            self._segment.close()
+
+    def _locked(self, action: Callable[..., _Returned], *given: str) -> _Returned:
+        """Call ``action`` under the lock, which is taken as `emit` takes it."""
+        lock = self._lock
+        try:
+            if not lock.acquire(False):
+                lock = self._wait()
+            return action(*given)
+        finally:
+            try:  # noqa: SIM105 - it would be a call
+                lock.release()
+            except RuntimeError:  # a signal handler raised while another thread had it
+                pass
+
+    def _wait(self) -> threading.RLock:
+        """Acquire the lock that another thread has, and return it.
+
+        A signal handler may fork meanwhile: in the child nobody lets go of the parent's lock.
+        """
+        while True:
+            lock = self._lock
+            if lock.acquire(timeout=RETRY_SECONDS):
+                return lock
+
+    # ----------------------------------------------------------------------------------
+    # Under the lock
+
+    def _open_first(self) -> None:
+        if self._fd < 0 and not self._opening:
+            reason = self._make_room(0)
+            if reason is not None:
+                self._note(reason)
+
+    def _put(
+        self, event: bytes, own: bytes, end: bytes = b"}\n", level: bytes | None = None
+    ) -> str | None:
+        """Write one line: of the keys that every line carries, its ``own`` fields, and its ``end``.
+
+        Returns None, or the reason why it was not written.
+        """
+        while True:
+            nanos = time_ns() - self._second
+            if not 0 <= nanos < _SECOND:
+                nanos = self._turn()
+            pattern = self._line
+            if level is not None:
+                pattern = pattern.replace(b'"info"', b'"%b"' % level, 1)
+            if not own:
+                pattern = pattern.replace(b",%b%b", b"%b%b")
+            seq = self._free.popleft() if self._free else next(self._seq)
+            line = pattern % (event, nanos // 1000, seq, own, end)
+            size = len(line)
+            if size > MAX_LINE_BYTES:
+                self._free.append(seq)
+                return "too_long"
+            if self._size + size <= self._limit:
+                break
+            # The number goes to the header of the segment that is opened for this line.
+            self._free.append(seq)
+            if self._opening and self._fd < 0:
+                # A signal handler's event while the first segment is being opened.
+                self._pending.append((event, own, end, level))
+                self._unsettled = True
+                return None
+            reason = self._make_room(size)
+            if reason is not None:
+                return reason
+
+        # A call in the middle of another's write cannot know whether that one is torn: it starts
+        # with a newline, as the next write after a torn one does. Readers skip an empty line.
+        if self._unclean is not None:
+            line = b"\n" + line
+            size += 1
+        self._unclean = seq
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            self._free.append(seq)
+            if error.errno == errno.EBADF and self._fd >= 0:
+                # Somebody closed our descriptor: there are libraries that close all of them.
+                self._let_go(close=False)
+                return self._put(event, own, end, level)
+            return self._reason(error, "io_error")
+        self._size += written
+        if written != size:
+            self._free.append(seq)
+            self._unclean = seq
+            return "no_space"
+        if self._unclean == seq:  # else a call in the middle of this one left a torn line
+            self._unclean = None
+        return None
+
+    def _turn(self) -> int:
+        """Once a second: what its lines share, and whether all is as it was left.
+
+        Returns the nanoseconds of the second.
+        """
+        second, nanos = divmod(time_ns(), _SECOND)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second)).encode()
+        proc = self.proc.encode()
+        # No call stands between these: neither an event of a signal handler nor another rank comes
+        # between.
+        self._line = _LINE % (stamp, proc, self._constant)
+        self._second = second * _SECOND
+        if self._segment is not None and not self._opening:
+            state = self._segment.state()
+            if state != "ok":
+                self._let_go(close=state == "removed")
+            elif self._overdue:
+                self._limit = -1
+        return nanos
+
+    def _let_go(self, close: bool) -> None:
+        """Forget a segment that nobody can read any more."""
+        segment, self._segment = self._segment, None
+        self._fd = self._limit = -1
+        self._full = self._overdue = False
+        self._unclean = None
+        if close and segment is not None:
+            segment.close()
+
+    def _reason(self, error: OSError, otherwise: str) -> str:
+        self._detail = str(error)
+        if error.errno in _NO_SPACE:
+            return "no_space"
+        self._overdue = True  # a further segment may do better
+        return otherwise
+
+    def _make_room(self, need: int) -> str | None:
+        """See to it that a line of ``need`` bytes may be written.
+
+        Returns None, or the reason why it may not.
+        """
+        if self._opening:
+            # A signal handler's event in the middle of a rotation: the old segment takes it.
+            self._limit = self._size + need
+            return None
+        if self._abandoned:
+            return "unavailable"
+        if self._blocked is not None and time.monotonic() < self._next_try:
+            return self._blocked
+        warn_once.need_room()
+        self._blocked = None
+        self._opening = True
+        try:
+            self._open_segment(need)
+            if self._full or self._fd < 0:
+                self._blocked = "limit"
+                self._detail = f"{self.settings.max_bytes} bytes"
+        except OSError as error:
+            self._blocked = self._reason(error, "unavailable")
+            if self._fd >= 0 and not self._full:
+                # Better a segment that is too long than lost events, within reason.
+                self._overdue = True
+                self._limit = 2 * self.settings.segment_bytes
+                if self._size + need <= self._limit:
+                    self._note(self._blocked, "a segment could not be followed by another")
+                    self._blocked = None
+        finally:
+            self._opening = False
+        if self._abandoned:  # a signal handler forked in the middle, and this is the child
+            self.abandon()
+            return "unavailable"
+        if self._blocked is not None:
+            self._limit = -1
+            self._next_try = time.monotonic() + RETRY_SECONDS
+        return self._blocked
+
+    def _open_segment(self, need: int) -> None:
+        """Go on in a new segment, or in the present one when only room was missing."""
+        with opened(self.settings) as folder:
+            full = weigh(folder) >= self.settings.max_bytes
+            if full and (self._full or self._segment is None):
+                return
+            if full or not self._full:
+                segment = self._new_segment(folder)
+                # The new one is held before the old one is let go: a living process holds a lock
+                # on its newest segment at every moment, and that is how others know it lives.
+                old, self._segment = self._segment, segment
+                self._size, self._unclean, self._fd = segment.size, None, segment.fd
+                if old is not None:
+                    old.close()
+            self._full = full
+            self._overdue = False
+            self._limit = max(self.settings.segment_bytes, self._size + need + _SLACK)
+
+    def _new_segment(self, folder: int) -> Segment:
+        n = self._next_segment
+        who = self._who = self._who or _who_we_are(self.settings)
+        name = b'"segment_continued"' if n else b'"process_started"'
+        seq: int | None = None
+
+        def header(locked: bool) -> bytes:
+            nonlocal seq
+            fields = {"segment": n, **who, **({} if locked else {"locked": False})}
+            seq = self._free.popleft() if self._free else next(self._seq)
+            micros = self._turn() // 1000
+            return self._line % (name, micros, seq, encode(fields)[1:-2], b"}\n")
+
+        try:
+            segment = Segment(folder, SegmentName(self.proc, n), header, lambda: self._abandoned)
+        except OSError:
+            if seq is not None:
+                self._free.append(seq)
+            raise
+        self._next_segment = n + 1
+        return segment
+
+    # ----------------------------------------------------------------------------------
+    # Counting what was dropped
+
+    def _count_drop(self, reason: str) -> None:
+        self._note(reason, "events are dropped")
+        self._dropped[reason] = self._dropped.get(reason, 0) + 1
+        self._unsettled = True
+
+    def _note(self, reason: str, what: str = "the log could not be opened") -> None:
+        """Have it said, once for each reason, when the lock is released."""
+        if reason not in self._noted and not self._abandoned:
+            self._noted.add(reason)
+            detail = self._detail or self.settings.directory
+            self._complaints.append((reason, f"{what}: {DROP_REASONS[reason]}: {detail}"))
+
+    def _settle(self) -> None:
+        """Log what signal handlers left and what was dropped, as far as there is room; complain."""
+        warn_once.need_room(2 * warn_once.FRAMES)  # it may open a segment
+        if self._locked(self._write_unsettled):
+            while self._complaints:
+                warn_once.say(*self._complaints.pop())
+
+    def _write_unsettled(self) -> bool:
+        """False where it has to wait: in the middle of an opening."""
+        if self._opening:
+            return False
+        self._unsettled = False
+        while warn_once.uncounted:
+            self._count_drop(warn_once.uncounted.pop())
+        while self._pending:
+            reason = self._put(*self._pending.popleft())
+            if reason is not None:
+                self._count_drop(reason)
+        for reason in list(self._dropped):
+            # Taken before it is written: a signal handler's event would report it once more.
+            count = self._dropped.pop(reason, 0)
+            own = encode({"reason": reason, "count": count})[1:-2]
+            if count and self._put(b'"events_dropped"', own, level=b"warning") is not None:
+                self._dropped[reason] = self._dropped.get(reason, 0) + count
+                self._unsettled = True
+        return True
+
+
+def _who_we_are(settings: Settings) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "component": "client",
+        "version": client_version(),
+        "emitter_version": VERSION,
+        "pid": os.getpid(),
+        "hostname": well_formed(os.uname().nodename),
+        "pod_name": settings.pod.name,
+        "pod_uid": settings.pod.uid,
+        "pod_namespace": settings.pod.namespace,
+        "node_name": settings.pod.node,
+    }

@@ -1,0 +1,1 @@
+"""Questions about logs, answered offline."""

@@ -1,0 +1,323 @@
+"""What `mx-metrics check` found, as text and as JSON.
+
+Text out of a log is made harmless here before it reaches a terminal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..core.state import State
+from ..offline.inputs import Base
+from ..offline.sources import Found, Source, Unreadable
+from ..offline.writers import Writers
+
+#: Faults of one file that are told one by one; the others are counted.
+_TOLD = 100
+
+
+class Fault(NamedTuple):
+    """A line that gave no event, or an event that was no observation."""
+
+    line: int
+    #: ``rejected`` or ``refused``
+    kind: str
+    #: A key of `parse.REASONS` or `fold.REFUSALS`.
+    reason: str
+    detail: str
+
+
+@dataclass
+class FileReport:
+    """What one file holds."""
+
+    source: Source
+    #: Events by name, duplicates and refused ones included.
+    events: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    #: Events that the schema does not know.
+    skipped: int = 0
+    duplicates: int = 0
+    #: The first `_TOLD` of them.
+    faults: list[Fault] = field(default_factory=list)
+    #: Why the file could not be read to its end.
+    unreadable: Unreadable | None = None
+
+    @property
+    def faulty(self) -> bool:
+        damaged = self.unreadable is not None and self.unreadable.ours
+        return damaged or bool(self.rejected or self.refused)
+
+    def add(self, kind: str, line: int, reason: str, detail: str) -> None:
+        """Count a fault, and keep it while there are few."""
+        (self.rejected if kind == "rejected" else self.refused)[reason] += 1
+        if len(self.faults) < _TOLD:
+            self.faults.append(Fault(line, kind, reason, _clean(detail)))
+
+
+@dataclass
+class SnapshotReport:
+    """What a snapshot stands for: its totals, before anything was folded onto it."""
+
+    base: Base
+    events: Counter[str]
+    rejected: Counter[str]
+    refused: Counter[str]
+    skipped: int
+    duplicates: int
+    #: proc -> first and last numbers
+    lost: dict[str, list[tuple[int, int]]]
+    processes: int
+
+    @classmethod
+    def of(cls, base: Base) -> SnapshotReport:
+        """Note the totals, which the fold will go on from."""
+        state = base.snapshot.state
+        return cls(
+            base,
+            events=Counter(state.events),
+            rejected=Counter(state.rejected),
+            refused=Counter(state.refused),
+            skipped=state.skipped,
+            duplicates=state.duplicates,
+            lost={proc: book.lost_ranges() for proc, book in state.books.items() if book.lost},
+            processes=len(state.books),
+        )
+
+    @property
+    def met(self) -> int:
+        """How many events it stands for."""
+        return self.events.total() + self.refused.total() + self.skipped
+
+
+@dataclass
+class Report:
+    """All that was found."""
+
+    found: Found
+    writers: Writers
+    snapshots: list[SnapshotReport]
+    files: list[FileReport]
+    #: Of everything together.
+    state: State
+
+    @property
+    def faulty(self) -> bool:
+        state = self.state
+        return (
+            state.lost > 0
+            or state.rejected.total() > 0
+            or state.refused.total() > 0
+            or any(report.faulty for report in self.files)
+            or any(report.base.problem for report in self.snapshots)
+        )
+
+
+# --------------------------------------------------------------------------------------
+# The report as text
+
+
+def as_lines(report: Report) -> Iterator[str]:
+    """The report as lines of text."""
+    for snapshot in report.snapshots:
+        yield from _snapshot_lines(snapshot)
+    for file in report.files:
+        yield from _file_lines(file)
+    yield from _closing_lines(report)
+
+
+def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
+    path = report.base.source.shown
+    if report.base.problem:
+        yield f"{path}: {_clean(report.base.problem)}"
+        return
+    lost = sum(last - first + 1 for ranges in report.lost.values() for first, last in ranges)
+    counts = [
+        f"{count} {what}"
+        for count, what in (
+            (report.skipped, "not known"),
+            (report.refused.total(), "refused"),
+            (lost, "lost"),
+            (report.duplicates, "met before"),
+        )
+        if count
+    ]
+    rejected = report.rejected.total()
+    if not report.base.snapshot.segments:
+        yield f"{path}: stands for no segments yet"
+        return
+    yield (
+        f"{path}: stands for segments of {_count(report.processes, 'process', 'processes')}: "
+        + _count(report.met, "event")
+        + (f" ({', '.join(counts)})" if counts else "")
+        + (f", {_count(rejected, 'line')} rejected" if rejected else "")
+    )
+    for proc, ranges in sorted(report.lost.items())[:_TOLD]:
+        yield f"{path}: process {_clean(proc)}: without seq {_ranges(ranges)}"
+    for what, reasons in (("rejected", report.rejected), ("refused", report.refused)):
+        if reasons:
+            named = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+            yield f"{path}: {what}: {named}"
+    for family in report.base.snapshot.changed:
+        yield f"{path}: derived with another table of {family}, which lacks these events"
+
+
+def _file_lines(report: FileReport) -> Iterator[str]:
+    path = report.source.shown
+    if report.unreadable is not None and not report.unreadable.ours:
+        yield f"{path}: {report.unreadable}"
+        return
+    names = ", ".join(f"{count} {_clean(name)}" for name, count in sorted(report.events.items()))
+    notes = [
+        f"{count} {what}"
+        for count, what in ((report.skipped, "not known"), (report.duplicates, "met before"))
+        if count
+    ]
+    yield (
+        f"{path}: {_count(report.events.total(), 'event')}"
+        + (f" ({', '.join(notes)})" if notes else "")
+        + (f": {names}" if names else "")
+    )
+    for fault in report.faults:
+        yield f"{path} line {fault.line}: {fault.kind}, {fault.reason}: {fault.detail}"
+    more = report.rejected.total() + report.refused.total() - len(report.faults)
+    if more:
+        counts = ", ".join(
+            f"{count} {reason}" for reason, count in (report.rejected + report.refused).items()
+        )
+        yield f"{path}: {more} more such lines; in all {counts}"
+    if report.unreadable is not None:
+        yield f"{path}: {report.unreadable}"
+
+
+def _closing_lines(report: Report) -> Iterator[str]:
+    state, files, snapshots = report.state, report.files, report.snapshots
+    for proc, book in sorted(state.books.items()):
+        if book.lost:
+            yield (
+                f"process {_clean(proc)}: {_count(book.lost, 'event')} lost of {book.end}, "
+                f"seq {_ranges(book.lost_ranges())}{_missing_segments(proc, report.found)}"
+            )
+    if not files and not snapshots:
+        yield "no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)"
+        return
+    unread = sum(r.unreadable is not None and r.unreadable.ours for r in files)
+    faults = [
+        _count(count, *names)
+        for count, *names in (
+            (state.rejected.total(), "line rejected", "lines rejected"),
+            (state.refused.total(), "observation refused", "observations refused"),
+            (state.lost, "event lost", "events lost"),
+            (unread, "file not read whole", "files not read whole"),
+            (
+                sum(bool(snapshot.base.problem) for snapshot in snapshots),
+                "snapshot that cannot be used",
+                "snapshots that cannot be used",
+            ),
+        )
+        if count
+    ]
+    events = sum(r.events.total() for r in files) + sum(r.met for r in snapshots)
+    yield (
+        f"{_count(len(files), 'file')}"
+        + (f" and {_count(len(snapshots), 'snapshot')}" if snapshots else "")
+        + f", {_count(events, 'event')} "
+        f"of {_count(len(state.books), 'process', 'processes')}: "
+        + (", ".join(faults) or "nothing is faulty")
+    )
+
+
+def _ranges(ranges: list[tuple[int, int]]) -> str:
+    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in ranges[:_TOLD]]
+    return ", ".join(shown) + (" and more" if len(ranges) > _TOLD else "")
+
+
+def _missing_segments(proc: str, found: Found) -> str:
+    """Which segments would hold the lost numbers, when not all were given."""
+    covered = max((segments.get(proc, -1) for segments in found.covered.values()), default=-1)
+    numbers = sorted({s.segment.n for s in found.sources if s.segment and s.proc == proc})
+    gaps = [
+        (max(last, covered) + 1, n - 1)
+        for last, n in zip([-1, *numbers], numbers, strict=False)
+        if n > max(last, covered) + 1
+    ]
+    if not gaps:
+        return ""
+    return f" (its segments {_ranges(gaps)} are not among these logs)"
+
+
+def _count(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _clean(text: str) -> str:
+    """Text out of a log, made harmless for a terminal and for a report of lines."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+# --------------------------------------------------------------------------------------
+# The report as JSON
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """The report as one object.
+
+    - ``faulty``
+    - ``snapshots``, one a snapshot: ``path``; ``segments`` (the last one that it stands for, by
+      process); totals as for a file; ``lost_ranges`` by process; ``families_lacking`` (those
+      that it does not hold, since their row of the table was another); ``problem`` (why it
+      cannot be used, or null)
+    - ``files``, one a file: ``path``; ``events``, ``rejected`` and ``refused`` (by name or
+      reason); ``not_known``; ``duplicates``; ``faults`` (the first 100, each with ``line``,
+      ``kind``, ``reason``, ``detail``); ``problem`` (why it was not read whole, or null)
+    - ``processes``, one a process: its books (``logged`` = ``folded`` + ``refused`` +
+      ``skipped`` + ``lost``); ``lost_ranges`` (first and last number); ``alive``
+    """
+    return {
+        "faulty": report.faulty,
+        "snapshots": [
+            {
+                "path": snapshot.base.source.shown,
+                "segments": snapshot.base.snapshot.segments,
+                "events": dict(sorted(snapshot.events.items())),
+                "rejected": dict(snapshot.rejected),
+                "refused": dict(snapshot.refused),
+                "not_known": snapshot.skipped,
+                "duplicates": snapshot.duplicates,
+                "lost_ranges": snapshot.lost,
+                "families_lacking": snapshot.base.snapshot.changed,
+                "problem": snapshot.base.problem or None,
+            }
+            for snapshot in report.snapshots
+        ],
+        "files": [
+            {
+                "path": file.source.shown,
+                "events": dict(sorted(file.events.items())),
+                "rejected": dict(file.rejected),
+                "refused": dict(file.refused),
+                "not_known": file.skipped,
+                "duplicates": file.duplicates,
+                "faults": [fault._asdict() for fault in file.faults],
+                "problem": None if file.unreadable is None else str(file.unreadable),
+            }
+            for file in report.files
+        ],
+        "processes": [
+            {
+                "proc": proc,
+                "logged": book.end,
+                "folded": book.folded,
+                "refused": book.refused,
+                "skipped": book.skipped,
+                "lost": book.lost,
+                "lost_ranges": book.lost_ranges(),
+                "alive": proc in report.writers.alive,
+            }
+            for proc, book in sorted(report.state.books.items())
+        ],
+    }

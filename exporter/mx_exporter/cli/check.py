@@ -1,0 +1,45 @@
+"""``mx-metrics check``: prints what was found, and says by its exit code whether it is faulty."""
+
+from __future__ import annotations
+
+import click
+
+from .stdio import put
+
+#: Exit code when something is faulty.
+FAULTY = 3
+
+
+@click.command()
+@click.argument("logs", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def check(logs: tuple[str, ...], as_json: bool) -> int:
+    """Say whether LOGS are whole: refused lines, lost numbers, events by name.
+
+    LOGS as for replay. Exits with 3 when anything is faulty.
+    """
+    return run(logs, as_json=as_json)
+
+
+def run(logs: tuple[str, ...], *, as_json: bool = False) -> int:
+    """Read ``logs`` and print the report.
+
+    :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
+    :param as_json: print one JSON object (`as_object`) in place of the text.
+    :return: 0, or 3 when anything is faulty.
+    :raises UsageError: a path names nothing.
+    :raises MxError: two snapshots know the same process.
+    """
+    import orjson
+
+    from ..analysis.check import look_at
+    from ..analysis.check_report import as_lines, as_object
+    from ..directory.generations import settled
+
+    report = settled(lambda: look_at(logs))
+    if as_json:
+        text = orjson.dumps(as_object(report)) + b"\n"
+    else:
+        text = "".join(f"{line}\n" for line in as_lines(report)).encode()
+    put(text)
+    return FAULTY if report.faulty else 0

@@ -1,0 +1,34 @@
+"""``mx-metrics push``."""
+
+from __future__ import annotations
+
+import click
+
+from ..config import read_settings
+from ..errors import UsageError
+from ..log_setup import log_to_stderr
+from .options import settings_options
+
+
+@click.command()
+@click.argument("where", required=False, metavar="[DIR]")
+@settings_options("directory", "pushgateway", "job", "source_id_label", "max_series")
+def push(where: str | None, **flags: str | bool | None) -> int:
+    """Push what DIR amounts to, to a Pushgateway, once.
+
+    DIR may be given by --dir as well. It replaces what the pod pushed before; the pod is told by
+    POD_UID, else POD_NAME, else the name of the host.
+    """
+    if where is not None:
+        if flags["directory"] is not None:
+            raise UsageError("DIR and --dir: only one of them can be had")
+        flags["directory"] = where
+    names = [
+        *("directory", "port", "pushgateway", "job", "source_id_label", "max_series"),
+        *("pod_uid", "pod_name"),
+    ]
+    settings = read_settings(flags, names=names)
+    from ..service.push import run
+
+    log_to_stderr()
+    return run(settings)

@@ -1,0 +1,155 @@
+"""``mx-metrics replay``: logs in, the page out that a scrape would have shown."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from ..config import SOURCE_ID_WARNING, read_settings
+from .options import settings_options
+from .stdio import put, say
+
+if TYPE_CHECKING:
+    from ..offline.fold_sources import Outcome
+    from ..offline.inputs import Base
+    from ..offline.sources import Found
+
+#: Problems with single files that are told one by one.
+_TOLD = 10
+
+
+@click.command()
+@click.argument("logs", nargs=-1)
+@click.option("--openmetrics", "output", flag_value="openmetrics", help="Print OpenMetrics.")
+@click.option("--json", "output", flag_value="json", help="Print one JSON object a series.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes to use. [default: every core]")
+@settings_options("source_id_label")
+@click.option(
+    "--max-series",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Series a family may have. [default: no limit]",
+)
+def replay(
+    logs: tuple[str, ...],
+    output: str | None,
+    jobs: int | None,
+    max_series: int | None,
+    **flags: str | bool | None,
+) -> int:
+    """Fold LOGS and print the metrics that a scrape would have shown.
+
+    LOGS are directories, files, globs, or - for standard input; plain, .gz or .zst; as they
+    were written or inside the envelopes of log collectors, with the snapshots of directories
+    that were compacted. Without LOGS: the directory of the environment. Nothing is changed.
+    """
+    source_id_label = read_settings(flags, names=["source_id_label"]).source_id_label
+    return run(
+        logs,
+        output=output or "text",
+        source_id_label=source_id_label,
+        max_series=max_series,
+        jobs=jobs,
+    )
+
+
+def run(
+    logs: tuple[str, ...],
+    *,
+    output: str = "text",
+    source_id_label: bool = False,
+    max_series: int | None = None,
+    jobs: int | None = None,
+) -> int:
+    """Fold ``logs`` and print the page.
+
+    :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
+    :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
+    :param jobs: processes at most; None: as many as there are cores.
+    :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short.
+    :raises UsageError: a path names nothing.
+    :raises MxError: a snapshot cannot be used, or two of them know the same process.
+    """
+    from ..directory.generations import settled
+    from ..exposition.json_lines import json_lines
+    from ..exposition.text import families, render
+    from ..offline.fold_logs import fold_logs
+
+    with _Progress() as progress:
+        found, bases, outcome = settled(
+            lambda: fold_logs(logs, max_series=max_series, jobs=jobs, progress=progress.begin)
+        )
+    state = outcome.state
+    if output == "json":
+        page = b"".join(json_lines(state, source_id_label=source_id_label))
+    else:
+        openmetrics = output == "openmetrics"
+        metrics = families(state, source_id_label=source_id_label, openmetrics=openmetrics)
+        page = render(metrics, openmetrics=openmetrics)
+    put(page)
+    if source_id_label:
+        say(SOURCE_ID_WARNING)
+    _tell(found, bases, outcome)
+    return int(outcome.short)
+
+
+def _tell(found: Found, bases: list[Base], outcome: Outcome) -> None:
+    """Say on standard error what did not become metrics, if anything."""
+    for base in bases:
+        if base.snapshot.changed:
+            families = ", ".join(base.snapshot.changed)
+            say(
+                f"{base.source.shown}: derived with another table, so {families} "
+                f"{'hold' if base.snapshot.changed[1:] else 'holds'} only what is in the segments"
+            )
+    for source, error in outcome.problems[:_TOLD]:
+        say(f"{source.shown}: {error}")
+    if len(outcome.problems) > _TOLD:
+        say(f"{len(outcome.problems) - _TOLD} more files were left alone or not read whole")
+    if not found.sources and not bases:
+        say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
+    state = outcome.state
+    counts = Counter(
+        {
+            "line(s) rejected": state.rejected.total(),
+            "observation(s) refused": state.refused.total(),
+            "event(s) lost": state.lost,
+        }
+    )
+    told = [f"{count} {what}" for what, count in counts.items() if count]
+    if told:
+        say(", ".join(told) + "; `mx-metrics check` with the same arguments says which and why")
+
+
+class _Progress:
+    """The share of the bytes that was read, on standard error while that is a terminal."""
+
+    def __init__(self) -> None:
+        self._total = self._done = 0
+        self._next = 0.0
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._terminal and self._total:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def begin(self, total: int) -> Callable[[int], None]:
+        """There are ``total`` bytes to read. Returns what is told how many more were read."""
+        self._total, self._done = total, 0
+        return self._add
+
+    def _add(self, count: int) -> None:
+        self._done += count
+        if self._terminal and self._total and time.monotonic() >= self._next:
+            self._next = time.monotonic() + 0.1
+            sys.stderr.write(f"\rreading: {min(100, self._done * 100 // self._total)} %\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,24 @@
+"""``mx-metrics serve``."""
+
+from __future__ import annotations
+
+import click
+
+from ..config import read_settings
+from .extras import require
+from .options import SERVING, settings_options
+
+
+@click.command()
+@settings_options(*SERVING)
+def serve(**flags: str | bool | None) -> int:
+    """Follow the directory and serve its metrics.
+
+    /metrics for Prometheus, /healthz, /readyz, and / for people. One exporter owns a directory
+    and compacts it; a second one stands by and takes over when the first one goes.
+    """
+    settings = read_settings(flags)
+    from ..service.serve import run
+
+    require()
+    return run(settings)

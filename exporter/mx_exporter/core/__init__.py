@@ -1,0 +1,1 @@
+"""The pure core: lines to events, events to state. No file, clock, thread or metrics library."""

@@ -1,0 +1,1 @@
+"""The live directory: finding, following, owning and compacting segments, and shipping them."""

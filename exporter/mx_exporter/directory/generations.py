@@ -1,0 +1,69 @@
+"""Reading beside an exporter that compacts: noticing that it overtook us, and starting over.
+
+Whoever compacts puts a new snapshot in place before it removes the segments that this one stands
+for. So a listing is whole when the directory has the same snapshot after it as before it; and a
+listed segment that is gone when it is to be opened is in another snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..errors import MxError
+from . import snapshot
+
+#: An exporter compacts every few seconds at most, and leaves what is younger than a minute.
+_ATTEMPTS = 50
+
+T = TypeVar("T")
+
+
+class StartOver(Exception):
+    """Another exporter compacted the directory while it was being read."""
+
+
+class Marks:
+    """Which snapshot each directory had before it was listed. Picklable."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int, int] | None] = {}
+
+    def take(self, directory: str) -> None:
+        """Note the snapshot of a directory, which is to be listed or read after this."""
+        self._seen.setdefault(directory, _identity(directory))
+
+    def check(self) -> None:
+        """Raises `StartOver`, with the directory, when one has another snapshot by now."""
+        for directory, seen in self._seen.items():
+            if _identity(directory) != seen:
+                raise StartOver(directory)
+
+
+def settled(attempt: Callable[[], T]) -> T:
+    """What ``attempt`` returns once it raises no `StartOver`.
+
+    :raises MxError: it was overtaken again and again.
+    """
+    where = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            return attempt()
+        except StartOver as overtaken:
+            where = str(overtaken)
+    raise MxError(
+        f"{where}: was compacted while it was read, {_ATTEMPTS} times in a row; try again, or name "
+        "a copy of it"
+    )
+
+
+def _identity(directory: str) -> tuple[int, int, int] | None:
+    try:
+        dir_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return snapshot.identity(dir_fd)
+    finally:
+        os.close(dir_fd)

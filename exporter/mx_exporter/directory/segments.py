@@ -1,0 +1,96 @@
+"""One segment file: opening it safely, asking whether its writer lives, its way into a fold."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+from mx_log.files import SegmentName
+
+from ..core.fold import Fold
+from ..core.lines import LineSplitter
+from ..core.parse import NO_OBJECT, Rejected, parse_line
+
+#: Bytes read at a time. Bounds what a drain holds in memory, and how late it sees its deadline.
+BLOCK_BYTES = 256 * 1024
+
+#: Bytes before the read position that are compared before a file is read on. More than a line,
+#: so that they hold a number or a time: lines that end alike would pass for one another.
+ANCHOR_BYTES = 512
+
+
+class NotRegular(OSError):
+    """Something with a segment's name that is no regular file. It is left alone."""
+
+
+def open_segment(path: str, dir_fd: int | None = None) -> int:
+    """Open a segment for reading and return its descriptor.
+
+    Never follows a symlink and never blocks on a FIFO or device.
+
+    Raises `NotRegular` for anything but a regular file, ``OSError`` when it cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(path, flags, dir_fd=dir_fd)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise NotRegular(f"{path} is not a regular file")
+    return fd
+
+
+def probe(fd: int) -> bool:
+    """Whether the writer of an open segment is gone: nobody holds the segment's lock.
+
+    A writer holds ``LOCK_EX`` from before its segment can be seen until it closes it or dies.
+    Never waits. Where there are no locks the answer is False: it cannot be told.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return True
+
+
+class Segment:
+    """What is known of one segment file, and its way into a fold."""
+
+    __slots__ = ("anchor", "done", "inode", "mtime", "name", "position", "size", "splitter")
+
+    def __init__(self, name: SegmentName, inode: int) -> None:
+        self.name = name
+        self.inode = inode
+        self.splitter = LineSplitter()
+        #: Bytes read so far, and the last of them: a file that only grows still has them.
+        self.position = 0
+        self.anchor = b""
+        #: Size and time of modification (seconds since the epoch) when last looked at.
+        self.size = 0
+        self.mtime = 0.0
+        #: The writer is gone and everything was read.
+        self.done = False
+
+    def feed(self, fold: Fold, block: bytes) -> None:
+        """Fold the lines that the next block completes."""
+        self.position += len(block)
+        self.anchor = (self.anchor + block)[-ANCHOR_BYTES:]
+        fold.feed_lines(self.splitter.feed(block))
+        fold.reject("too_long", self.splitter.too_long)
+        self.splitter.too_long = 0
+
+    def start_again(self) -> None:
+        """It holds other bytes than it did: read it from its beginning."""
+        self.splitter = LineSplitter()
+        self.position = 0
+        self.anchor = b""
+
+    def finish(self, fold: Fold) -> None:
+        """The writer is gone: fold the last line if it is whole, else count it as torn."""
+        self.done = True
+        self.anchor = b""
+        last = parse_line(self.splitter.rest())
+        if isinstance(last, Rejected) and last.reason in NO_OBJECT:
+            fold.reject("torn")
+        elif last is not None:
+            fold.feed([last])

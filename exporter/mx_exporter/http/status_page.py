@@ -1,0 +1,146 @@
+"""The page for people, at ``/``: what this is, what it sees, and what is amiss.
+
+Plain HTML that reads well in a browser and from curl: no script, no style sheet, nothing
+fetched from elsewhere. Everything that is not ours is escaped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from html import escape
+from typing import NamedTuple
+
+from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
+from mx_log.schema import VERSION
+
+from ..directory.diagnosis import CAUSES, PATTERN, Place, kinds_in, user_text
+
+LINKS = (
+    ("/metrics", "the metrics, for Prometheus"),
+    ("/healthz", "whether the process works"),
+    ("/readyz", "whether the directory was read once"),
+)
+
+
+class Seen(NamedTuple):
+    """What was read so far, in numbers. ``logged`` is the sum of the four after it."""
+
+    segments: int
+    writers_alive: int
+    writers_gone: int
+    logged: int
+    folded: int
+    refused: int
+    skipped: int
+    lost: int
+    rejected_lines: int
+    duplicates: int
+    unread_bytes: int
+    last_event: str
+    drain_seconds: float
+    #: Why the snapshot cannot be used; empty when it can, or there is none.
+    snapshot_trouble: str
+    #: Who owns the directory: see `keeping.Keeper.text`.
+    kept: str
+
+
+def render(place: Place, seen: Seen | None) -> bytes:
+    """The page.
+
+    :param place: what stands at the directory.
+    :param seen: what was read; None before the first fold is done.
+    """
+    body = [
+        "<h1>mx-metrics</h1>",
+        "<p>Reads the event logs of ModelExpress ranks and serves what they amount to.</p>",
+        "<ul>",
+        *(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in LINKS),
+        "</ul>",
+        *_table(
+            "Looking at",
+            [
+                ("version", VERSION),
+                ("directory", place.path),
+                ("it", "is being read for the first time" if seen is None else place.what),
+                ("its owner", place.owner or "-"),
+                ("its mode", place.mode or "-"),
+                ("we are", user_text(os.geteuid())),
+                ("kept by", "-" if seen is None else seen.kept),
+                ("looking for", PATTERN),
+            ],
+        ),
+    ]
+    if seen is None:
+        body.append("<p>Until that is done, /metrics answers 503.</p>")
+    else:
+        if place.state != "segments":
+            body += _nothing(place)
+        if seen.snapshot_trouble:
+            body += _short(seen.snapshot_trouble)
+        body += _numbers(seen)
+    page = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        '<head><meta charset="utf-8"><title>mx-metrics</title></head>',
+        "<body>",
+        *body,
+        "</body>",
+        "</html>",
+        "",
+    ]
+    # A path may hold bytes that are no UTF-8.
+    return "\n".join(page).encode("utf-8", "replace")
+
+
+def _nothing(place: Place) -> Iterable[str]:
+    yield "<h2>Nothing to show, and the likeliest causes</h2>"
+    yield "<ol>"
+    for cause in CAUSES[place.state]:
+        yield f"<li>{escape(cause)}</li>"
+    yield "</ol>"
+    kinds = kinds_in(place.path) if place.state in ("empty", "client_files") else ""
+    if kinds:
+        yield f"<p>What is there instead: {escape(kinds)}</p>"
+
+
+def _short(trouble: str) -> Iterable[str]:
+    yield "<h2>The totals are too low</h2>"
+    yield (
+        f"<p>{SNAPSHOT_NAME} {escape(trouble)}. What it stands for is missing from the metrics. "
+        "Put a good one in its place, or move it away; the next compaction moves it to "
+        f"{BAD_SNAPSHOT_NAME}.</p>"
+    )
+
+
+def _numbers(seen: Seen) -> Iterable[str]:
+    yield from _table(
+        "Read so far",
+        [
+            ("segments", f"{seen.segments}"),
+            ("writers", f"{seen.writers_alive} alive, {seen.writers_gone} gone"),
+            ("last event", seen.last_event or "-"),
+            ("bytes not yet read", f"{seen.unread_bytes}"),
+            ("last drain", f"{seen.drain_seconds:.3f} s"),
+        ],
+    )
+    yield from _table(
+        "The books: logged = folded + refused + skipped + lost",
+        [
+            ("events logged", f"{seen.logged}"),
+            ("folded", f"{seen.folded}"),
+            ("refused", f"{seen.refused}"),
+            ("skipped", f"{seen.skipped}"),
+            ("lost", f"{seen.lost}"),
+            ("lines rejected", f"{seen.rejected_lines}"),
+            ("duplicates", f"{seen.duplicates}"),
+        ],
+    )
+
+
+def _table(title: str, rows: Iterable[tuple[str, str]]) -> Iterable[str]:
+    yield f"<h2>{escape(title)}</h2>"
+    yield "<table>"
+    for name, value in rows:
+        yield f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
+    yield "</table>"

@@ -1,0 +1,1 @@
+"""Ways to spread a fold over processes."""

@@ -1,0 +1,53 @@
+"""All that the arguments of a command name, folded once into one state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import MxError
+from .engines.process_pool import fold_all
+from .fold_sources import Outcome
+from .inputs import Base, gather, merged
+from .sources import Found
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+def fold_logs(
+    logs: tuple[str, ...],
+    *,
+    max_series: int | None = None,
+    jobs: int | None = None,
+    progress: Callable[[int], Callable[[int], None]] | None = None,
+) -> tuple[Found, list[Base], Outcome]:
+    """Fold ``logs`` once.
+
+    :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
+    :param max_series: cap of `Fold`.
+    :param jobs: processes at most; None: as many as there are cores.
+    :param progress: told how many bytes there are to read; returns what is told, again and again,
+        how many more were read.
+    :raises UsageError: a path names nothing.
+    :raises MxError: a snapshot cannot be used, or two of them know the same process.
+    :raises StartOver: an exporter compacted one of the directories meanwhile.
+    """
+    found, bases, writers = gather(logs)
+    for base in bases:
+        if base.problem:
+            raise MxError(
+                f"{base.source.shown}: {base.problem}; all that it stands for would be missing. "
+                "Put a good one in its place, or name the segments alone to go without it"
+            )
+    seen = _ignore if progress is None else progress(sum(s.size for s in found.sources))
+    outcome = fold_all(
+        found.sources,
+        writers,
+        base=merged(bases),
+        marks=found.marks,
+        max_series=max_series,
+        jobs=jobs,
+        seen=seen,
+    )
+    return found, bases, outcome

@@ -1,0 +1,69 @@
+"""Folding sources one after the other, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ..core.fold import Fold
+from ..core.parse import parse_events
+from ..core.state import State
+from ..directory.generations import Marks
+from .reader import read
+from .sources import Source, Unreadable
+from .writers import Writers
+
+
+@dataclass
+class Outcome:
+    """What a fold gave: the state, and the sources that could not be read to their end."""
+
+    state: State
+    problems: list[tuple[Source, Unreadable]] = field(default_factory=list)
+
+    @property
+    def short(self) -> bool:
+        """Whether one of them holds events of ours, which are missing now.
+
+        One of a directory that somebody removed meanwhile is as if it had never been there.
+        """
+        return any(
+            error.ours and not (error.vanished and source.listed) for source, error in self.problems
+        )
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+def fold_sources(
+    sources: Iterable[Source],
+    writers: Writers,
+    base: State | None = None,
+    marks: Marks | None = None,
+    max_series: int | None = None,
+    seen: Callable[[int], None] = _ignore,
+) -> Outcome:
+    """Fold sources one after the other, and settle the writers that are gone."""
+    fold = Fold(base, max_series)
+    outcome = Outcome(fold.state)
+    for source in sources:
+        try:
+            batches = read(
+                source, writing=source.path in writers.open, seen=seen, parse=parse_events
+            )
+            for _, values in batches:
+                fold.feed(values)
+        except Unreadable as error:
+            if error.vanished and marks is not None:
+                marks.check()
+            outcome.problems.append((source, error))
+    settle(fold, writers)
+    return outcome
+
+
+def settle(fold: Fold, writers: Writers) -> None:
+    """Settle the processes whose writers are gone."""
+    for proc in list(fold.state.books):
+        if proc not in writers.alive:
+            fold.writer_gone(proc)

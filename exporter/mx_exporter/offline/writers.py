@@ -1,0 +1,101 @@
+"""Which writers of the sources still live, told by the locks on their segments."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..core.parse import parse_line
+from ..directory.segments import probe
+from .sources import Found, Source, Unreadable, in_order, open_source, ours_in
+
+#: A header is the first line of its segment, and shorter than this.
+_HEAD_BYTES = 16 * 1024
+
+
+@dataclass
+class Writers:
+    """Which writers live, told by the locks on their segments."""
+
+    #: Processes that may write on.
+    alive: set[str] = field(default_factory=set)
+    #: Paths of the segments that are being written.
+    open: set[str] = field(default_factory=set)
+
+
+def survey(found: Found) -> Writers:
+    """Tell which writers live, before anything is read.
+
+    A writer opens its next segment, locked, before it lets go of the last one. So after the
+    locks were tried the directories are listed again, until a listing brings nothing new:
+    then a process without a locked segment is gone. Segments that were made meanwhile in a
+    directory that was named are added to ``found``.
+    """
+    writers = Writers()
+    looked: set[str] = set()
+    newest: dict[str, _Look] = {}
+    # By absolute path, but listed as they were named: parents may bar us.
+    named = {os.path.abspath(directory): directory for directory in found.directories}
+    siblings = {directory: directory for directory in found.covered}
+    news = [source for source in found.sources if source.lockable]
+    procs = {source.proc for source in news}.union(*found.covered.values())
+    while True:
+        for source in news:
+            looked.add(os.path.abspath(source.path))
+            look = _look(source)
+            if look.held:
+                writers.alive.add(source.proc)
+                writers.open.add(source.path)
+            newest[source.proc] = max(newest.get(source.proc, look), look)
+            parent = os.path.dirname(source.path) or os.curdir
+            siblings.setdefault(os.path.abspath(parent), parent)
+        news = []
+        for where, directory in {**siblings, **named}.items():
+            for source in ours_in(directory, must=where in named):
+                if not source.lockable or os.path.abspath(source.path) in looked:
+                    continue
+                if found.covers(source):
+                    continue
+                if where in named:
+                    found.sources.append(source)
+                elif source.proc not in procs:
+                    continue
+                news.append(source)
+        if not news:
+            break
+    found.sources = in_order(found.sources)
+    # Without locks nobody can tell whether the writer of the newest segment lives.
+    for proc, look in newest.items():
+        if look.lockless:
+            writers.alive.add(proc)
+            writers.open.add(look.path)
+    return writers
+
+
+class _Look(NamedTuple):
+    n: int
+    path: str
+    held: bool
+    lockless: bool
+
+
+def _look(source: Source) -> _Look:
+    """Whether a plain segment is locked by its writer, and whether its header says that locks
+    do not work there."""
+    assert source.segment is not None
+    n, path = source.segment.n, source.path
+    try:
+        fd = open_source(source)
+    except Unreadable:
+        return _Look(n, path, held=False, lockless=False)
+    try:
+        held = not probe(fd)
+        head = os.pread(fd, _HEAD_BYTES, 0).partition(b"\n")[0]
+    except OSError:
+        return _Look(n, path, held=False, lockless=False)
+    finally:
+        os.close(fd)
+    header = parse_line(head)
+    lockless = isinstance(header, dict) and header.get("locked") is False
+    return _Look(n, path, held=held and not lockless, lockless=lockless)

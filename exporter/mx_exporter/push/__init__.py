@@ -1,0 +1,1 @@
+"""Pushing a page to a Pushgateway."""

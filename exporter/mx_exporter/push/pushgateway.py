@@ -1,0 +1,110 @@
+"""One push of families to a Pushgateway, with a second try."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from prometheus_client import push_to_gateway
+from prometheus_client.core import Metric
+from prometheus_client.exposition import basic_auth_handler, default_handler
+
+from ..errors import MxError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a try may take, name resolution included, and how many there are.
+TRY_SECONDS = 2.0
+TRIES = 2
+
+#: Seconds between two tries.
+PAUSE_SECONDS = 0.2
+
+
+def push_families(families: list[Metric], gateway_url: str, *, job: str, pod: str) -> str:
+    """Push ``families`` in place of what ``pod`` pushed before.
+
+    :param gateway_url: address of the gateway, perhaps with a user and a password in it.
+    :return: the address without them.
+    :raises MxError: nothing was pushed, and why.
+    """
+    page = _Page(families)
+    gateway, handler = _credentials(gateway_url)
+    for number in range(TRIES):
+        if number:
+            time.sleep(PAUSE_SECONDS)
+        trouble = _within(
+            TRY_SECONDS,
+            lambda: push_to_gateway(
+                gateway,
+                job,
+                page,
+                grouping_key={"pod": pod},
+                timeout=TRY_SECONDS,
+                handler=handler,
+            ),
+        )
+        if not trouble:
+            return gateway
+    raise MxError(f"nothing was pushed to {gateway}: {trouble}")
+
+
+class _Page:
+    """What `push_to_gateway` calls a registry."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> list[Metric]:
+        return self._metrics
+
+
+def _credentials(url: str) -> tuple[str, Callable[..., Any]]:
+    """An address without the user and password in it, and what sends those instead."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, default_handler
+    user, password = unquote(parts.username), unquote(parts.password or "")
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+    def handler(**request: Any) -> Callable[[], None]:
+        return basic_auth_handler(**request, username=user, password=password)
+
+    return bare, handler
+
+
+def _within(seconds: float, send: Callable[[], None]) -> str:
+    """Call ``send``; return why it failed, or "".
+
+    In a thread: a name server that is silent, or a gateway that answers byte by byte, keeps
+    within no time-out of a socket.
+    """
+    trouble = [f"no answer within {seconds:g} s"]
+
+    def attempt() -> None:
+        try:
+            send()
+        except Exception as error:  # noqa: BLE001 - told as the reason, whatever it was
+            trouble[:] = [_reason(error)]
+        else:
+            trouble.clear()
+
+    thread = threading.Thread(target=attempt, name="mx-push", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return "".join(trouble[:1])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        with error:
+            said = error.read(500).decode("utf-8", "replace").strip()
+        return f"it answered {error.code} {error.reason}" + (f": {said}" if said else "")
+    if isinstance(error, URLError):
+        return str(getattr(error.reason, "strerror", None) or error.reason)
+    return str(error) or type(error).__name__

@@ -1,0 +1,162 @@
+"""From the directory to the page: what the live exporter reads, keeps and shows.
+
+Bytes come in by :mod:`mx_exporter.directory.follower`, become state in the fold and a page by
+:mod:`mx_exporter.exposition.text`. It knows no socket and no event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from mx_log.schema import VERSION
+
+from ..config import Settings
+from ..core.fold import Fold
+from ..directory.diagnosis import STATES, Place, look_at
+from ..directory.follower import Follower
+from ..directory.maintenance import Keeper
+from ..directory.watch import Waker
+from ..exposition import fold_metrics, text
+from ..http import status_page
+from . import self_metrics
+
+logger = logging.getLogger(__name__)
+
+
+class Pipeline:
+    """The way from the directory to the page. Used by the drains' worker, one call at a time.
+
+    :param keeper: of the same directory.
+    :param wake: called, from any thread, when the directory changed.
+    """
+
+    def __init__(self, settings: Settings, keeper: Keeper, wake: Callable[[], None]) -> None:
+        self._settings = settings
+        self._keeper = keeper
+        # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
+        self._follower = Follower(settings.directory.path, Fold(max_series=settings.max_series))
+        self._waker = Waker(settings.directory.path, wake)
+        self._process = ProcessCollector(registry=None)
+        #: By format: what `_folded` gave at the follower's so many changes.
+        self._rendered: dict[bool, tuple[int, bytes]] = {}
+        self._drain_seconds = 0.0
+        self._told = ""
+        self._place = self._look()
+
+    def drain(self, deadline: float | None) -> bool:
+        """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
+
+        Returns whether everything was read.
+        """
+        started = time.monotonic()
+        if self._settings.directory.objection() is None:
+            self._waker.look()
+            self._keeper.claim()
+            self._follower.drain(deadline)
+            self._keeper.tend(self._follower)
+        self._drain_seconds = time.monotonic() - started
+        self._place = self._look()
+        if self._place.state != self._told:
+            self._told = self._place.state
+            if self._told == "segments":
+                logger.info("found %d segments", len(self._follower.segments))
+            else:
+                logger.warning("nothing to show: %s", self._place.text)
+        return self._follower.bytes_unread == 0
+
+    def hurry(self, deadline: float) -> None:
+        """Have the drain in hand stop earlier. Any thread may call this."""
+        self._follower.hurry(deadline)
+
+    def period(self) -> float:
+        """Seconds after which to drain though nothing woke us."""
+        return self._waker.period()
+
+    def page(self, openmetrics: bool) -> bytes:
+        """The exposition: the derived families, then those about ourselves."""
+        changes, folded = self._rendered.get(openmetrics, (-1, b""))
+        if changes != self._follower.changes:
+            folded = text.render(self._folded(openmetrics), openmetrics=openmetrics)
+            self._rendered[openmetrics] = (self._follower.changes, folded)
+        about = [
+            *self_metrics.reading_families(self._follower),
+            *self_metrics.maintenance_families(self._keeper, self._follower),
+            *self._own_families(),
+            *self._process.collect(),
+        ]
+        return text.join(folded, text.render(about, openmetrics=openmetrics))
+
+    def index(self) -> bytes:
+        """The page for people."""
+        state, follower = self._follower.fold.state, self._follower
+        seen = status_page.Seen(
+            segments=len(follower.segments),
+            writers_alive=follower.writers_alive,
+            writers_gone=state.gone,
+            logged=state.logged,
+            folded=sum(state.events.values()),
+            refused=sum(state.refused.values()),
+            skipped=state.skipped,
+            lost=state.lost,
+            rejected_lines=sum(state.rejected.values()),
+            duplicates=state.duplicates,
+            unread_bytes=follower.bytes_unread,
+            last_event=state.last_event,
+            drain_seconds=self._drain_seconds,
+            snapshot_trouble=follower.snapshot_trouble,
+            kept=self._keeper.text,
+        )
+        return status_page.render(self._place, seen)
+
+    def starting(self) -> bytes:
+        """The page for people before the first fold is done."""
+        return status_page.render(self._place, None)
+
+    def close(self) -> None:
+        """Stop watching the directory, and let go of it."""
+        self._waker.stop()
+        self._keeper.close(self._follower)
+
+    def _folded(self, openmetrics: bool) -> Iterator[Metric]:
+        """What is told by the fold alone, and stays the same as long as it does."""
+        fold, with_ids = self._follower.fold, self._settings.source_id_label
+        yield from text.families(fold.state, source_id_label=with_ids, openmetrics=openmetrics)
+        yield from fold_metrics.state_families(fold.state)
+        yield from fold_metrics.capped_families(fold, source_id_label=with_ids)
+
+    def _look(self) -> Place:
+        return look_at(
+            self._settings.directory,
+            segments=len(self._follower.segments) + len(self._follower.covered),
+            client_files=self._follower.foreign_db_files,
+            trouble=self._follower.trouble,
+        )
+
+    def _own_families(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily(
+            "mx_exporter_build_info",
+            "Version of the exporter; always 1.",
+            labels=("version", "python"),
+        )
+        build.add_metric((VERSION, platform.python_version()), 1)
+        yield build
+        yield GaugeMetricFamily(
+            "mx_exporter_last_drain_seconds",
+            "Duration of the latest drain of the directory.",
+            value=self._drain_seconds,
+        )
+        state = GaugeMetricFamily(
+            "mx_exporter_directory_state",
+            "What stands at the directory: 1 for the state it is in. Anything but segments means "
+            "that there is nothing to derive metrics from.",
+            labels=("state",),
+        )
+        for name in STATES:
+            state.add_metric((name,), self._place.state == name)
+        yield state
