@@ -11,6 +11,7 @@ import fractions
 import inspect
 import logging
 import pickle
+import re
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -516,7 +517,7 @@ class bool_:
         (fractions.Fraction(10**400), str(10**400)),
         ([1], "[1]"),
     ],
-    ids=repr,
+    ids=lambda value: re.sub(r" object at 0x\w+", "", repr(value))[:40],
 )
 def test_numbers_are_logged_as_numbers_where_json_has_a_place(
     given: object, logged: object, log: Log
