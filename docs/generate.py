@@ -12,7 +12,7 @@ from pathlib import Path
 from calls import Call, calls
 
 from mx_exporter import config
-from mx_exporter.core import catalog
+from mx_exporter.core import builtin, catalog
 from mx_log import schema
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +37,7 @@ def code(values: Iterable[object]) -> str:
 
 
 def derived_from(event: str) -> list[str]:
-    return [family.name for family in catalog.FAMILIES if event in family.events]
+    return [family.name for family in builtin.FAMILIES if event in family.events]
 
 
 def events_page() -> Iterator[str]:
@@ -81,7 +81,7 @@ def events_page() -> Iterator[str]:
 
 RUNNING = {
     family.name
-    for family in catalog.FAMILIES
+    for family in builtin.FAMILIES
     if family.measure in (catalog.IN_PROGRESS, catalog.ABANDONED)
 }
 
@@ -93,7 +93,7 @@ def call_row(call: Call) -> list[str]:
         f"`{call.text}`",
         call.doc,
         ", ".join(f"[`{name}`](schema.md#{name})" for name in call.events),
-        ", ".join(f"[`{name}`](catalog.md#{name})" for name in shown) or "—",
+        ", ".join(f"[`{name}`](families.md#{name})" for name in shown) or "—",
     ]
 
 
@@ -112,7 +112,7 @@ def recorders_page() -> Iterator[str]:
         "Nothing here raises, waits, or does anything at all while `MX_METRICS_ENABLED` is not on. "
         "Each recorder and timer takes further keyword arguments, which are logged too. Labels are "
         "logged as `str(value)`, numbers as they were given: what is an unexpected label or a "
-        "refused number is decided when a [family](catalog.md) is derived. A recorder that is not "
+        "refused number is decided when a [family](families.md) is derived. A recorder that is not "
         "listed, of a newer client, is logged as "
         "[`recorder_called`](schema.md#recorder_called).\n"
     )
@@ -148,7 +148,7 @@ def recorders_page() -> Iterator[str]:
         ([f"`{argument}`", "; or: ".join(each)] for argument, each in meanings.items()),
     )
     yield (
-        "Which values a label knows is listed with its [family](catalog.md). `ordered` is a "
+        "Which values a label knows is listed with its [family](families.md). `ordered` is a "
         "sequence of objects that have `worker_id`, `source_load` and the `HasField` of a protobuf "
         "message; of an iterator, or of an empty sequence, nothing is logged.\n"
     )
@@ -215,10 +215,10 @@ def families_page() -> Iterator[str]:
                 family.since,
                 family.help,
             ]
-            for family in catalog.FAMILIES
+            for family in builtin.FAMILIES
         ),
     )
-    for family in catalog.FAMILIES:
+    for family in builtin.FAMILIES:
         yield f"## {family.name}\n"
         yield f"{family.help}\n"
         origin = f"{family.measure}" + (f": `{family.field}`" if family.field else "")

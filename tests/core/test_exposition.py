@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as classic_families
 
 from logs import HOSTILE, fold, logs, page
-from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core.builtin import FAMILIES
 from mx_exporter.exposition.fold_metrics import state_families
 from mx_exporter.exposition.text import families, render, seconds
 from support import Lines

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from logs import fold
-from mx_exporter.core.catalog import BY_NAME, FAMILIES
+from mx_exporter.core.builtin import BY_NAME, FAMILIES
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.reducers import REFUSALS
 from mx_exporter.core.state import State

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logs import fold, logs, pages, settle
-from mx_exporter.core import catalog as table
+from mx_exporter.core import builtin as table
+from mx_exporter.core import snapshot_codec
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import snapshot
 from mx_exporter.directory.follower import Follower
@@ -22,7 +23,7 @@ from support import Lines
 @given(logs(), st.integers(0, 25), st.booleans())
 def test_snapshot_and_the_rest_equal_the_whole(lines, cut, gone):
     first = fold(lines[:cut], gone=False)
-    taken = snapshot.load(snapshot.dump(first.state, {"aaaaaaaaaaaa": 3}))
+    taken = snapshot_codec.load(snapshot_codec.dump(first.state, {"aaaaaaaaaaaa": 3}))
     assert taken.segments == {"aaaaaaaaaaaa": 3}
     assert taken.changed == []
     assert pages(taken.state) == pages(first.state)
@@ -36,7 +37,7 @@ def test_snapshot_and_the_rest_equal_the_whole(lines, cut, gone):
 @given(logs())
 def test_doubles_of_what_a_snapshot_holds_are_known(lines):
     state = fold(lines).state
-    taken = Fold(snapshot.load(snapshot.dump(state, {})).state)
+    taken = Fold(snapshot_codec.load(snapshot_codec.dump(state, {})).state)
     taken.feed_lines(lines)
     assert taken.state.duplicates == state.duplicates + len(lines)
     taken.state.duplicates = state.duplicates
@@ -55,13 +56,13 @@ def some_state():
 
 
 def test_a_family_whose_boundaries_changed_starts_from_what_remains(monkeypatch):
-    data = snapshot.dump(some_state(), {})
+    data = snapshot_codec.dump(some_state(), {})
     changed = [
         dataclasses.replace(f, buckets=(1.0, 2.0)) if f.name == "mx_p2p_transfer_seconds" else f
         for f in table.FAMILIES
     ]
     monkeypatch.setattr(snapshot, "FAMILIES", changed)
-    taken = snapshot.load(data)
+    taken = snapshot_codec.load(data)
     assert taken.changed == ["mx_p2p_transfer_seconds"]
     assert taken.state.series["mx_p2p_transfer_seconds"] == {}
     assert taken.state.series["mx_p2p_source_selection_seconds"]
@@ -80,8 +81,8 @@ def test_a_family_whose_boundaries_changed_starts_from_what_remains(monkeypatch)
     ],
 )
 def test_a_bad_snapshot_is_told(damage, why):
-    with pytest.raises(snapshot.BadSnapshot, match=why):
-        snapshot.load(damage(snapshot.dump(some_state(), {})))
+    with pytest.raises(snapshot_codec.BadSnapshot, match=why):
+        snapshot_codec.load(damage(snapshot_codec.dump(some_state(), {})))
 
 
 def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
@@ -98,7 +99,7 @@ def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
 def put(directory, state, segments) -> None:
     fd = os.open(directory, os.O_RDONLY)
     try:
-        snapshot.write(fd, snapshot.dump(state, segments))
+        snapshot.write(fd, snapshot_codec.dump(state, segments))
     finally:
         os.close(fd)
 
@@ -143,8 +144,8 @@ def test_numbers_at_the_edge_can_be_kept():
     lines = [log("sources_ordered", policy="p", seconds=2**64 - 1)]
     state = fold(lines).state
     assert state.logged == 2**63
-    assert orjson.loads(snapshot.dump(state, {}))["books"]
-    assert pages(snapshot.load(snapshot.dump(state, {})).state) == pages(state)
+    assert orjson.loads(snapshot_codec.dump(state, {}))["books"]
+    assert pages(snapshot_codec.load(snapshot_codec.dump(state, {})).state) == pages(state)
 
 
 def test_a_process_that_is_gone_takes_little_room() -> None:
@@ -156,6 +157,6 @@ def test_a_process_that_is_gone_takes_little_room() -> None:
             fold.feed_lines([log.header(), log("source_attempted", policy="p", result="success")])
             fold.writer_gone(log.proc)
             covered[log.proc] = 0
-        return len(snapshot.dump(fold.state, covered))
+        return len(snapshot_codec.dump(fold.state, covered))
 
     assert size(110) - size(10) < 100 * 64

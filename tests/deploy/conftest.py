@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import support
 from asking import DEPLOY, Served
-from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core.builtin import FAMILIES
 
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from asking import DEPLOY, filled, selectors
-from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core.builtin import FAMILIES
 
 DASHBOARDS = sorted(DEPLOY.glob("grafana/**/*.json"))
 

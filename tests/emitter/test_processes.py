@@ -408,7 +408,8 @@ assert len(os.listdir("/proc/self/fd")) == before + 1
 #: Another thread has the stream's lock until the process forks.
 _HELD = """
 import os, signal, sys, threading, warnings
-from mx_emitter import enable_metrics, metrics, stream
+from mx_emitter import enable_metrics, metrics
+from mx_emitter.log import stream
 from mx_emitter.log.sink import sink
 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
 metrics.record_attempt("parent", "first")

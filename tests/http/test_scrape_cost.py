@@ -14,8 +14,7 @@ from mx_exporter.config import Directory, Settings
 from mx_exporter.directory.follower import Follower
 from mx_exporter.directory.maintenance import Keeper
 from mx_exporter.directory.scan import Listing
-from mx_exporter.exposition import text
-from mx_exporter.service import self_metrics
+from mx_exporter.exposition import fold_metrics, text
 from mx_exporter.service.pipeline import Pipeline
 from support import Lines, wait_until
 from writers import Writer
@@ -97,8 +96,8 @@ def folded_again(running: Pipeline, *, with_ids: bool, openmetrics: bool) -> byt
     fold = follower(running).fold
     families = [
         *text.families(fold.state, source_id_label=with_ids, openmetrics=openmetrics),
-        *self_metrics.state_families(fold.state),
-        *self_metrics.capped_families(fold, source_id_label=with_ids),
+        *fold_metrics.state_families(fold.state),
+        *fold_metrics.capped_families(fold, source_id_label=with_ids),
     ]
     return text.render(families, openmetrics=openmetrics).removesuffix(b"# EOF\n")
 

@@ -10,8 +10,8 @@ import pytest
 
 from keepers import fill, segments_in
 from logs import pages
+from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import snapshot
 from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
 from mx_exporter.directory.follower import Follower
 from mx_log.files import SNAPSHOT_NAME

@@ -19,10 +19,10 @@ import zstandard
 
 import offline_logs
 from mx_exporter.cli import check, replay
-from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core import snapshot_codec as snapshot
+from mx_exporter.core.builtin import FAMILIES
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
-from mx_exporter.directory import snapshot
 from mx_exporter.directory.compaction import Retention
 from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError

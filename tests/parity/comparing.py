@@ -11,7 +11,7 @@ from typing import TypeAlias
 from prometheus_client.parser import text_string_to_metric_families
 
 import support
-from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core.builtin import FAMILIES
 from mx_exporter.core.exact_sum import to_float
 from mx_exporter.core.fold import Fold
 

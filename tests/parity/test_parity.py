@@ -20,7 +20,7 @@ import pytest
 
 import comparing
 import support
-from mx_exporter.core.catalog import BY_NAME, FAMILIES
+from mx_exporter.core.builtin import BY_NAME, FAMILIES
 
 HERE = Path(__file__).parent
 PROCESSES = 4

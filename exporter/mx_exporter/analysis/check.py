@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import orjson
 
-from ..core.catalog import FAMILIES
+from ..core.builtin import FAMILIES
 from ..core.fold import Fold
 from ..core.parse import Record, Rejected
 from ..core.reducers import REFUSALS

@@ -14,18 +14,8 @@ from typing import Any
 
 from mx_log.schema import EVENTS, HEADERS, OPTIONAL_TEXT, TEXT
 
-from .catalog import (
-    ABANDONED,
-    BY_NAME,
-    COUNT,
-    FAMILIES,
-    HISTOGRAM,
-    IN_PROGRESS,
-    LATEST,
-    PRESENCE,
-    SUM,
-    label_values,
-)
+from .builtin import BY_NAME, FAMILIES
+from .catalog import ABANDONED, COUNT, HISTOGRAM, IN_PROGRESS, LATEST, PRESENCE, SUM, label_values
 from .load_tracker import LoadLabels
 from .reducers import (
     SKIPPED,

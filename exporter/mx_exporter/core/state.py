@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .catalog import FAMILIES
+from .builtin import FAMILIES
 from .ledger import Book
 from .load_tracker import Loads
 from .series import Series

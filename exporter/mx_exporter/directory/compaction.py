@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, SegmentName, parse_segment_name
 
+from ..core.snapshot_codec import BadSnapshot, Snapshot, dump
 from . import snapshot
 from .follower import Follower
 from .segments import BLOCK_BYTES, Segment, open_segment, probe
@@ -96,7 +97,7 @@ class Retention:
 
         ``released`` says whether a segment may go: it was shipped. One that was not goes only
         where the writers have run out of room for a while, and is counted. ``shipped`` gives the
-        positions to keep in the snapshot (`snapshot.Snapshot.shipped`); None: those it has.
+        positions to keep in the snapshot (`snapshot_codec.Snapshot.shipped`); None: those it has.
 
         Only the owner of the directory may call this, from the thread that drains. Never raises
         for what the directory does; it is tried again later.
@@ -114,7 +115,7 @@ class Retention:
                     self._count_unshipped(forced)
             finally:
                 os.close(dir_fd)
-        except (OSError, snapshot.BadSnapshot) as error:
+        except (OSError, BadSnapshot) as error:
             self._tell(follower, error)
         else:
             self.trouble = ""
@@ -134,7 +135,7 @@ class Retention:
                 identity = snapshot.amend(dir_fd, shipped)
             finally:
                 os.close(dir_fd)
-        except snapshot.BadSnapshot:  # the follower told of it
+        except BadSnapshot:  # the follower told of it
             return False
         except OSError as error:
             self._tell(follower, error)
@@ -223,7 +224,7 @@ class Retention:
             _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
             follower.snapshot_trouble = ""
         found = snapshot.read(dir_fd)
-        base = found[0] if found else snapshot.Snapshot()
+        base = found[0] if found else Snapshot()
         fold = follower.fold.fresh(base.state)
         covered = dict(base.segments)
         for segment in chosen:
@@ -250,7 +251,7 @@ class Retention:
             for name, position in (base.shipped if shipped is None else shipped).items()
             if name not in names
         }
-        identity = snapshot.write(dir_fd, snapshot.dump(fold.state, covered, kept))
+        identity = snapshot.write(dir_fd, dump(fold.state, covered, kept))
         follower.compacted(names, covered, identity)
         self.compactions += 1
         self._remove(dir_fd, names)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from ..core.catalog import BY_NAME
+from ..core.builtin import BY_NAME
 from ..core.fold import Fold
 from ..core.parse import REASONS
 from ..core.reducers import REFUSALS

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..core.snapshot_codec import BadSnapshot, Snapshot, load
 from ..core.state import State
-from ..directory.snapshot import BadSnapshot, Snapshot, load
 from ..errors import MxError
 from .reader import blocks
 from .sources import Found, Source, Unreadable, find
