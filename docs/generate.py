@@ -13,7 +13,7 @@ from calls import Call, calls
 
 from mx_exporter import config
 from mx_exporter.core import builtin, catalog
-from mx_log import schema
+from mx_log import files, schema
 
 HERE = Path(__file__).resolve().parent
 
@@ -92,7 +92,7 @@ def call_row(call: Call) -> list[str]:
     return [
         f"`{call.text}`",
         call.doc,
-        ", ".join(f"[`{name}`](schema.md#{name})" for name in call.events),
+        ", ".join(f"[`{name}`](events.md#{name})" for name in call.events),
         ", ".join(f"[`{name}`](families.md#{name})" for name in shown) or "—",
     ]
 
@@ -114,7 +114,7 @@ def recorders_page() -> Iterator[str]:
         "logged as `str(value)`, numbers as they were given: what is an unexpected label or a "
         "refused number is decided when a [family](families.md) is derived. A recorder that is not "
         "listed, of a newer client, is logged as "
-        "[`recorder_called`](schema.md#recorder_called).\n"
+        "[`recorder_called`](events.md#recorder_called).\n"
     )
     yield "## Recorders\n"
     yield table(head, (call_row(call) for call in found if not call.times))
@@ -200,7 +200,7 @@ def families_page() -> Iterator[str]:
     yield "# Families\n"
     yield NOTE
     yield (
-        "What the exporter derives from the [events](schema.md). *Since* is the release of the "
+        "What the exporter derives from the [events](events.md). *Since* is the release of the "
         "ModelExpress client that has the family; *ours* are additions. The log keeps every "
         "value as it was given; what an unexpected value becomes is decided when the metric is "
         "derived, so a replay of an old log follows today's rules.\n"
@@ -325,7 +325,7 @@ EMITTER = [
     ],
     [
         "`MX_METRICS_DIR`",
-        f"{schema.DEFAULT_DIRECTORY}, while it is a directory of our own user",
+        f"{files.DEFAULT_DIRECTORY}, while it is a directory of our own user",
         "Directory of the segments; made when it is missing.",
     ],
     ["`MX_METRICS_SCHEME`", "empty", "Free tag of the deployment, the label `scheme`."],
@@ -337,7 +337,7 @@ EMITTER = [
     ],
     [
         "`MX_METRICS_MAX_BYTES`",
-        str(schema.DEFAULT_MAX_BYTES),
+        str(files.DEFAULT_MAX_BYTES),
         "Bound on our files in the directory, all processes together. At the bound events are "
         "dropped and counted.",
     ],
