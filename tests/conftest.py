@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-import bring_client
-import support
+from tests import support
+from tests.support import bring_client
 
 #: Set: a test that was left out is a failure (what CI asks for).
 ALL = pytest.StashKey[bool]()
 
-#: Where ``tests/bring_tools.sh`` unpacks what the machine does not have.
+#: Where ``tests/support/bring_tools.sh`` unpacks what the machine does not have.
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
 
 

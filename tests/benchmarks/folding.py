@@ -14,14 +14,13 @@ from pathlib import Path
 
 import orjson
 
-import making
-import mtail
-from measuring import AT_LEAST, Row, alternating, ratios, seconds
 from mx_exporter.core.state import State
 from mx_exporter.exposition.text import families, render
 from mx_exporter.offline.fold_sources import fold_sources
 from mx_exporter.offline.sources import find
 from mx_exporter.offline.writers import Writers
+from tests.benchmarks import making, mtail
+from tests.benchmarks.measuring import AT_LEAST, Row, alternating, ratios, seconds
 
 _BYTES = 40_000_000
 _ROUNDS = 9

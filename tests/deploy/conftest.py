@@ -9,9 +9,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-import support
-from asking import DEPLOY, Served
 from mx_exporter.core.builtin import FAMILIES
+from tests import support
+from tests.support.asking import DEPLOY, Served
 
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
 

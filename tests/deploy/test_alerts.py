@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from asking import DEPLOY, selectors
+from tests.support.asking import DEPLOY, selectors
 
 RULES = sorted(DEPLOY.glob("prometheus/*.rules.yaml"))
 PAGE = DEPLOY.parent / "docs" / "alerts.md"

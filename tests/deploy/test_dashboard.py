@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from asking import DEPLOY, filled, selectors
 from mx_exporter.core.builtin import FAMILIES
+from tests.support.asking import DEPLOY, filled, selectors
 
 DASHBOARDS = sorted(DEPLOY.glob("grafana/**/*.json"))
 

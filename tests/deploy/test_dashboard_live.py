@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-import support
-from asking import DEPLOY, Served, filled
+from tests import support
+from tests.support.asking import DEPLOY, Served, filled
 
 RANK = support.ROOT / "tests" / "demo" / "rank.py"
 

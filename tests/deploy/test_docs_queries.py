@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from asking import DEPLOY, selectors
 from mx_exporter.core.builtin import BY_NAME
+from tests.support.asking import DEPLOY, selectors
 
 PAGES = sorted([*DEPLOY.parent.glob("*.md"), *DEPLOY.parent.glob("docs/*.md")])
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import support
-from asking import DEPLOY
 from mx_exporter.config import DEFAULT_PORT
+from tests import support
+from tests.support.asking import DEPLOY
 
 IMAGE = DEPLOY / "image"
 PYTHONS = {"310", "311", "312", "313", "314"}

@@ -16,9 +16,9 @@ import pytest
 import trustme
 import yaml
 
-import serving
-import support
-from asking import DEPLOY
+from tests import support
+from tests.support import serving
+from tests.support.asking import DEPLOY
 
 KUBERNETES = DEPLOY / "kubernetes"
 

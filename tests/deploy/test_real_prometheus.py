@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-import serving
-import support
-from support import Prometheus, Spawner, wait_until
+from tests import support
+from tests.support import Prometheus, Spawner, serving, wait_until
 
 DEMO_RANK = support.ROOT / "tests" / "demo" / "rank.py"
 

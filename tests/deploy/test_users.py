@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import support
+from tests import support
 
 #: Becomes another user once everything is imported: nobody else may read a developer's home.
 BECOME = "import os; os.setgroups([{group}]); os.setgid({gid}); os.setuid({uid})\n"

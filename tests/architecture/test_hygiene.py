@@ -1,0 +1,65 @@
+"""The fixtures that watch every test do notice what they are for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import support
+
+LEAKS = {
+    "thread": "threading.Thread(target=threading.Event().wait, daemon=True).start()",
+    "descriptor": "os.dup(1)",
+    "process": "KEPT.append(subprocess.Popen(['sleep', '60']))",
+}
+
+
+SUITE = """
+import os, subprocess, threading
+from tests import support
+KEPT = []
+
+def test_one():
+    {}
+"""
+
+
+def run(spawn: support.Spawner, directory: Path, body: str, **env: str) -> support.Process:
+    """Run a suite of one test, beside our own conftest."""
+    shutil.copy(support.ROOT / "tests" / "conftest.py", directory)
+    (directory / "pytest.ini").write_text(f"[pytest]\npythonpath = {support.ROOT}\n")
+    (directory / "test_one.py").write_text(SUITE.format(body))
+    process = spawn.python("-m", "pytest", "-q", "-rA", directory, env=env, cwd=directory)
+    process.result()
+    return process
+
+
+@pytest.mark.parametrize("what", LEAKS)
+def test_what_is_left_behind_fails(what: str, spawn: support.Spawner, tmp_path: Path) -> None:
+    process = run(spawn, tmp_path, LEAKS[what])
+    assert process.returncode == 1
+    assert "left behind" in process.output
+    assert "1 passed, 1 error" in process.output
+
+
+def test_what_is_left_out_is_listed(spawn: support.Spawner, tmp_path: Path) -> None:
+    process = run(spawn, tmp_path, "support.leave_out('no moon')")
+    assert process.returncode == 0
+    assert "left out: 1" in process.output
+    assert "test_one.py::test_one: no moon" in process.output
+
+
+def test_what_is_left_out_fails_where_all_is_asked_for(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    process = run(spawn, tmp_path, "support.leave_out('no moon')", MX_TEST_ALL="1")
+    assert process.returncode == 1
+    assert "left out, and MX_TEST_ALL=1 asks for every test: no moon" in process.output
+
+
+def test_the_products_variables_are_gone(spawn: support.Spawner, tmp_path: Path) -> None:
+    body = "assert not [name for name in os.environ if support.is_products(name)]"
+    process = run(spawn, tmp_path, body, MX_METRICS_DIR="/nowhere", POD_NAME="pod", RANK="3")
+    assert process.returncode == 0, process.output

@@ -1,0 +1,307 @@
+"""Lines to events: types, reasons, and blocks that equal single lines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mx_exporter.core import parse
+from mx_exporter.core.parse import Rejected, parse_events, parse_line, parse_lines
+from mx_exporter.core.typed import decode, event_of
+from mx_log.schema import EVENTS, TIMESTAMP
+from tests.support import Lines
+
+
+def good(**changed):
+    record = Lines().record("source_attempted", policy="random", result="success")
+    return {**record, **changed}
+
+
+def line(record) -> bytes:
+    return json.dumps(record).encode()
+
+
+def test_a_good_line_is_its_event():
+    assert parse_line(line(good())) == good()
+
+
+@pytest.mark.parametrize("blank", [b"", b"  ", b"\r", b"\0\0\0", b"\xef\xbb\xbf", b"\t\r"])
+def test_a_blank_line_is_nothing(blank):
+    assert parse_line(blank) is None
+    assert parse_lines([blank]) == []
+
+
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        b"\0" * 4096 + line(good()),
+        b"\xef\xbb\xbf" + line(good()),
+        line(good()) + b"\r",
+        b"\0\xef\xbb\xbf " + line(good()) + b" \r",
+    ],
+    ids=["zero bytes", "byte order mark", "carriage return", "all of them"],
+)
+def test_a_good_line_in_padding_is_recovered(dressed):
+    assert parse_line(dressed) == good()
+    assert parse_lines([line(good()), dressed]) == [good(), good()]
+
+
+def test_a_line_of_byte_order_marks():
+    marks = b"\xef\xbb\xbf" * 100_000
+    assert parse_line(marks) is None
+    assert parse_line(marks + line(good())) == good()
+    assert parse_line(marks + b"x").reason == "not_json"
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"{", "not_json"),
+        (b"nope", "not_json"),
+        (b'{"event":"x"}{"event":"y"}', "not_json"),
+        (line(good()) + b"," + line(good()), "not_json"),
+        (b"\xff\xfe", "not_json"),
+        (b'{"a":"\\ud800"}', "not_json"),
+        (b'{"a":NaN}', "not_json"),
+        (b'{"a":1e400}', "not_json"),
+        (b"[" * 2000, "not_json"),
+        (b"[]", "not_object"),
+        (b"3", "not_object"),
+        (b"null", "not_object"),
+        (b'"text"', "not_object"),
+        (b"{}", "wrong_type"),
+        (line(good(event=3)), "wrong_type"),
+        (line(good(seq=-1)), "wrong_type"),
+        (line(good(seq=True)), "wrong_type"),
+        (line(good(seq=1.0)), "wrong_type"),
+        (line(good(seq="1")), "wrong_type"),
+        (line(good(proc=None)), "wrong_type"),
+        (line(good(proc="")), "wrong_type"),
+        (line(good(rank="0")), "wrong_type"),
+        (line(good(rank=True)), "wrong_type"),
+        (line(good(scheme=None)), "wrong_type"),
+        (line(good(policy=None)), "wrong_type"),
+        (line(good(policy=["random"])), "wrong_type"),
+        (line(good(load_id=7)), "wrong_type"),
+        (line(good(timestamp="2026-01-01T00:00:00Z")), "wrong_type"),
+        (line(good(timestamp="2026-01-01T00:00:00.000000+00:00")), "wrong_type"),
+        (line(good(timestamp="2026-13-01T00:00:00.000000Z")), "wrong_type"),
+        (line(good(timestamp="0000-01-01T00:00:00.000000Z")), "wrong_type"),
+        (line({k: v for k, v in good().items() if k != "result"}), "wrong_type"),
+        (line(Lines().record("candidate_loads_seen", loads={})), "wrong_type"),
+        (line(Lines().record("candidate_loads_seen", loads=[1])), "wrong_type"),
+        (line(Lines().record("candidate_loads_seen", loads=[{"load": 1}])), "wrong_type"),
+    ],
+)
+def test_what_gives_no_event(bad, reason):
+    rejected = parse_line(bad)
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason == reason
+    assert reason in parse.REASONS
+    assert parse_lines([line(good()), bad, line(good())])[1].reason == reason
+
+
+def test_the_reason_names_field_value_and_what_was_expected():
+    rejected = parse_line(line(good(policy=3)))
+    assert rejected.detail == '"policy" of source_attempted is an integer (3); expected text'
+
+
+def test_unknown_events_and_fields_pass():
+    record = good(event="of_the_future", policy=3, shape={"of": ["things"]})
+    assert parse_line(line(record)) == record
+    record = good(of_the_future=[1, {"a": None}])
+    assert parse_line(line(record)) == record
+
+
+@pytest.mark.parametrize("name", list(EVENTS))
+def test_what_may_be_missing_may_be_missing(name):
+    """A line with just the required fields of its event is good."""
+    values = {"text": "x", "text or null": None, "integer": 1, "list of candidates": []}
+    fields = {f.name: values[f.kind] for f in EVENTS[name].fields if f.required}
+    assert isinstance(parse_line(line(Lines().record(name, **fields))), dict)
+
+
+# Lines that look like events only when they stand beside others.
+whole = st.sampled_from([line(good(seq=seq)) for seq in range(3)])
+halves = st.sampled_from(
+    [
+        line(good()) + b"," + line(good()),
+        b'{"event":"a","list":[{"x":1}',
+        b'{"y":1}]}',
+        b'{"event":"a","list":[[{"x":1}',
+        b'{"y":1}]]}',
+        b'{"event":"a',
+        b'b","timestamp":1}',
+        b'{"a":1}],[{"b":2}',
+        b"],[",
+        b"1],[1",
+        b"{},0,{}",
+        b",",
+        b"",
+        b"\0" + line(good()),
+        b"{}",
+        b'"',
+        b"[" * 250 + b"]" * 250,
+        b"[" * 254 + b"]" * 254,
+        b'{"a":' * 250 + b"1" + b"}" * 250,
+    ]
+)
+
+
+def shown(event) -> object:
+    """What an event holds, with 1, 1.0 and true told apart, and 0.0 and -0.0."""
+    if isinstance(event, Rejected):
+        return event.reason
+    return type(event), repr(msgspec.structs.asdict(event))
+
+
+def one_by_one(lines):
+    """What the lines give when each is judged key by key."""
+    judged = [record for record in map(parse_line, lines) if record is not None]
+    return [each if isinstance(each, Rejected) else event_of(each) for each in judged]
+
+
+@given(st.lists(st.one_of(whole, halves, st.binary(max_size=12)), max_size=12))
+def test_a_block_gives_what_its_lines_give(lines):
+    lines = [text.replace(b"\n", b"") for text in lines]
+    assert list(map(shown, parse_events(lines))) == list(map(shown, one_by_one(lines)))
+
+
+def test_lines_that_only_fit_together_are_each_bad():
+    """One line of two objects and two lines of one object: the number of objects is right."""
+    lines = [line(good(seq=1)) + b"," + line(good(seq=2)), b'{"a":[{"b":1}', b'{"c":1}]}']
+    assert [type(event) for event in parse_events(lines)] == [Rejected] * 3
+
+
+STAMPS = ["2026-01-01T12:00:00.000000Z", "2026-12-31T23:59:59.999999Z"]
+NO_STAMPS = [
+    "2026-01-01T12:00:60.000000Z", "2026-01-01T12:60:00.000000Z", "2026-01-01T24:00:00.000000Z",
+    "2026-13-01T12:00:00.000000Z", "2026-00-01T12:00:00.000000Z", "2026-01-32T12:00:00.000000Z",
+    "0000-01-01T12:00:00.000000Z", "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.000000z",
+    "2026-01-01 12:00:00.000000Z", "2026-01-01T12:00:00.00000Z\\n",
+    "\u0662026-01-01T12:00:00.000000Z",
+    "2026-01-01T12:00:00.000000Z\\n2026-01-01T12:00:00.000000Z", "", "Z",
+]  # fmt: skip
+NUMBERS = [
+    "0", "-0", "1", "1.0", "-0.0", "0.1", "1e5", "1E+5", "1e-400", "5e-324", "1e400", "-1e400",
+    "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809",
+    "18446744073709551615", "18446744073709551616", "123456789012345678901234567890",
+    "9007199254740993.0", "2.2250738585072011e-308", "1.7976931348623157e308",
+    "0.1234567890123456789012345678901234567890", "01", "1.", ".5", "+1", "1_0", "0x1", "1e", "NaN",
+    "Infinity", "-Infinity", "true", "false", "null", '"1"', '"nan"', "[]", "{}", "",
+]  # fmt: skip
+TEXTS = [
+    '"x"', '""', '"\\u0061"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\udc00x"', '"\x01"', '"\x7f"',
+    '"\\q"', '"\\u00"',
+    '"é\U0001f600"', '"a\\nb"', '"\\u0000"', '"x', "'x'", "null", "1", "true", "[]",
+]  # fmt: skip
+
+CANDIDATES = [
+    '"source_worker_id":"w"',
+    '"load":1',
+    '"load":null',
+    '"load":1e400',
+    '"more":"\\ud800"',
+]
+ANYTHING = ["true", "false", "null", "0", '"x"', "[1e400]", '["\\ud800"]', "[[1]]"]
+ODD = {
+    "timestamp": [f'"{each}"' for each in NO_STAMPS] + ["null", "1"],
+    "seq": NUMBERS,
+    "rank": NUMBERS,
+    "text": TEXTS,
+    "text or null": TEXTS,
+    "integer": NUMBERS,
+    "number": NUMBERS,
+    "any": ANYTHING,
+    "list of candidates": [
+        f"[{{{','.join(parts)}}}]"
+        for count in range(4)
+        for parts in itertools.product(CANDIDATES, repeat=count)
+    ],
+}
+GOOD = {
+    "text": '"chain"',
+    "text or null": "null",
+    "integer": "3",
+    "number": "0.5",
+    "any": "false",
+    "list of candidates": '[{"source_worker_id":"w","load":0.5},{"source_worker_id":"v"}]',
+}
+EVERY = {
+    "timestamp": f'"{STAMPS[1]}"',
+    "level": '"info"',
+    "proc": '"aaaaaaaaaaaa"',
+    "seq": "7",
+    "rank": "0",
+    "scheme": '"s"',
+    "load_id": '"l"',
+}
+
+
+@st.composite
+def raw_lines(draw):
+    """Good lines of which two values may be odd, and a key missing, out of order, twice there or
+    unknown: what two parsers may take differently."""
+    event = draw(st.sampled_from(list(EVENTS.values())))
+    kinds = {field.name: field.kind for field in event.fields}
+    parts = EVERY | {name: GOOD[kind] for name, kind in kinds.items()}
+    for key in draw(st.sets(st.sampled_from(list(parts)), max_size=2)):
+        kind = kinds.get(key, key if key in ODD else "text")
+        parts[key] = draw(st.sampled_from(ODD[kind]))
+    parts = {"event": f'"{event.name}"', **parts}
+    pairs = [f'"{key}":{value}' for key, value in parts.items()]
+    change = draw(st.sampled_from(["none"] * 4 + ["order", "less", "twice", "more", "blanks"]))
+    at = draw(st.integers(0, len(pairs) - 1))
+    if change == "order":
+        pairs.insert(0, pairs.pop(at))
+    elif change == "less":
+        del pairs[at]
+    elif change == "twice":
+        key = list(parts)[at]
+        pairs.append(f'"{key}":{draw(st.sampled_from([*TEXTS, *NUMBERS]))}')
+    elif change == "more":
+        pairs.append(
+            f'"{draw(st.sampled_from(["trace_id", "more"]))}":{draw(st.sampled_from(ANYTHING))}'
+        )
+    joint = " , " if change == "blanks" else ","
+    return f"{{{joint.join(pairs)}}}".encode()
+
+
+@given(st.lists(raw_lines(), min_size=1, max_size=3))
+@settings(max_examples=1_500)
+def test_both_ways_of_parsing_give_the_same(lines):
+    assert list(map(shown, parse_events(lines))) == list(map(shown, one_by_one(lines)))
+
+
+@pytest.mark.parametrize("event", list(EVENTS))
+def test_lines_of_the_emitter_are_parsed_the_fast_way(event):
+    fields = {field.name: SAMPLES[field.kind] for field in EVENTS[event].fields}
+    if event == "recorder_called":
+        fields |= {"args": None, "kwargs": None}
+    written = Lines()(event, **fields, load_id="l", trace_id="t", span_id="s").rstrip(b"\n")
+    (found,) = decode([written]) or [None]
+    assert shown(found) == shown(event_of(parse_line(written)))
+
+
+SAMPLES = {
+    "text": "x",
+    "text or null": None,
+    "integer": 1,
+    "number": 0.5,
+    "list of candidates": [{"source_worker_id": "w", "load": None}],
+    "any": False,
+}
+
+
+def test_every_timestamp_that_passes_can_be_turned_into_seconds():
+    from mx_exporter.exposition.text import seconds
+
+    for stamp in ("0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"):
+        assert TIMESTAMP.fullmatch(stamp)
+        seconds(stamp)
+    assert seconds("2026-02-31T00:00:00.500000Z") == seconds("2026-03-03T00:00:00.500000Z")
