@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
 from mx_exporter.directory.follower import Follower
@@ -80,7 +81,7 @@ def page_of(state: State, *, source_id_label: bool = True) -> bytes:
 
 def live_page(directory: Path, *, source_id_label: bool = True) -> bytes:
     """What the live exporter serves of a directory."""
-    follower = Follower(str(directory), Fold())
+    follower = Follower(str(directory), Fold(CATALOG))
     follower.drain()
     return page_of(follower.fold.state, source_id_label=source_id_label)
 

@@ -6,6 +6,7 @@ import json
 
 from hypothesis import strategies as st
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.exposition.fold_metrics import state_families
 from mx_exporter.exposition.text import families, render
@@ -137,7 +138,7 @@ def logs(draw, max_events: int = 25):
 
 def fold(lines, gone: bool = True, **options) -> Fold:
     """Fold lines; afterwards the writers are ``gone`` or still live."""
-    whole = Fold(**options)
+    whole = Fold(CATALOG, **options)
     whole.feed_lines(lines)
     if gone:
         settle(whole)

@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import compaction
 from mx_exporter.directory import follower as follower_module
@@ -193,7 +194,7 @@ class Exporter:
 
     def __init__(self, directory: Path) -> None:
         self._ticks = itertools.count()
-        self.follower = Follower(str(directory), Fold(), clock=lambda: next(self._ticks))
+        self.follower = Follower(str(directory), Fold(CATALOG), clock=lambda: next(self._ticks))
         self.page: Page = {}
         self.last: Page = {}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mx_exporter.core import snapshot_codec as snapshot
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
 from mx_exporter.directory.follower import Follower
@@ -22,7 +23,7 @@ def names(directory: Path) -> list[str]:
 
 
 def drained(directory: Path) -> Follower:
-    follower = Follower(str(directory), Fold())
+    follower = Follower(str(directory), Fold(CATALOG))
     follower.drain()
     return follower
 
@@ -32,7 +33,7 @@ def keeper(retain: int = 20_000, maximum: int = 10**9) -> Retention:
 
 
 def snapshot_in(directory: Path) -> snapshot.Snapshot:
-    return snapshot.load((directory / SNAPSHOT_NAME).read_bytes())
+    return snapshot.load(CATALOG, (directory / SNAPSHOT_NAME).read_bytes())
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mx_exporter.core import builtin as table
 from mx_exporter.core import snapshot_codec
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import Catalog
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import snapshot
 from mx_exporter.directory.follower import Follower
@@ -23,11 +24,13 @@ from tests.support.strategies import fold, logs, pages, settle
 @given(logs(), st.integers(0, 25), st.booleans())
 def test_snapshot_and_the_rest_equal_the_whole(lines, cut, gone):
     first = fold(lines[:cut], gone=False)
-    taken = snapshot_codec.load(snapshot_codec.dump(first.state, {"aaaaaaaaaaaa": 3}))
+    taken = snapshot_codec.load(
+        CATALOG, snapshot_codec.dump(CATALOG, first.state, {"aaaaaaaaaaaa": 3})
+    )
     assert taken.segments == {"aaaaaaaaaaaa": 3}
     assert taken.changed == []
     assert pages(taken.state) == pages(first.state)
-    rest = Fold(taken.state)
+    rest = Fold(CATALOG, taken.state)
     rest.feed_lines(lines[cut:])
     if gone:
         settle(rest)
@@ -37,7 +40,9 @@ def test_snapshot_and_the_rest_equal_the_whole(lines, cut, gone):
 @given(logs())
 def test_doubles_of_what_a_snapshot_holds_are_known(lines):
     state = fold(lines).state
-    taken = Fold(snapshot_codec.load(snapshot_codec.dump(state, {})).state)
+    taken = Fold(
+        CATALOG, snapshot_codec.load(CATALOG, snapshot_codec.dump(CATALOG, state, {})).state
+    )
     taken.feed_lines(lines)
     assert taken.state.duplicates == state.duplicates + len(lines)
     taken.state.duplicates = state.duplicates
@@ -55,14 +60,13 @@ def some_state():
     ).state
 
 
-def test_a_family_whose_boundaries_changed_starts_from_what_remains(monkeypatch):
-    data = snapshot_codec.dump(some_state(), {})
+def test_a_family_whose_boundaries_changed_starts_from_what_remains():
+    data = snapshot_codec.dump(CATALOG, some_state(), {})
     changed = [
         dataclasses.replace(f, buckets=(1.0, 2.0)) if f.name == "mx_p2p_transfer_seconds" else f
-        for f in table.FAMILIES
+        for f in CATALOG.families
     ]
-    monkeypatch.setattr(snapshot, "FAMILIES", changed)
-    taken = snapshot_codec.load(data)
+    taken = snapshot_codec.load(Catalog(CATALOG.events.values(), changed), data)
     assert taken.changed == ["mx_p2p_transfer_seconds"]
     assert taken.state.series["mx_p2p_transfer_seconds"] == {}
     assert taken.state.series["mx_p2p_source_selection_seconds"]
@@ -82,13 +86,13 @@ def test_a_family_whose_boundaries_changed_starts_from_what_remains(monkeypatch)
 )
 def test_a_bad_snapshot_is_told(damage, why):
     with pytest.raises(snapshot_codec.BadSnapshot, match=why):
-        snapshot_codec.load(damage(snapshot_codec.dump(some_state(), {})))
+        snapshot_codec.load(CATALOG, damage(snapshot_codec.dump(CATALOG, some_state(), {})))
 
 
 def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"{")
     Lines().segment(tmp_path, 0, [])
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     follower.drain()
     assert follower.fold.state.logged == 1
@@ -99,7 +103,7 @@ def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
 def put(directory, state, segments) -> None:
     fd = os.open(directory, os.O_RDONLY)
     try:
-        snapshot.write(fd, snapshot_codec.dump(state, segments))
+        snapshot.write(fd, snapshot_codec.dump(CATALOG, state, segments))
     finally:
         os.close(fd)
 
@@ -110,7 +114,7 @@ def test_segments_that_a_snapshot_stands_for_are_not_read(tmp_path):
     first = log.segment(tmp_path, 0, [received])
     log.segment(tmp_path, 1, [received])
     put(tmp_path, fold(first.read_bytes().splitlines(), gone=False).state, {"aaaaaaaaaaaa": 0})
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     state = follower.fold.state
     assert (state.events["nixl_received"], state.duplicates, state.gone) == (2, 0, 1)
@@ -124,7 +128,7 @@ def test_writers_that_live_on_in_a_snapshot_alone_are_gone(tmp_path):
         log("load_started", engine="vllm", model="m", model_role="main", load_id="l"),
     ]
     put(tmp_path, fold(lines, gone=False).state, {"aaaaaaaaaaaa": 0})
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     assert follower.fold.state.gone == 1
     assert sum(follower.fold.state.loads.abandoned.values()) == 1
@@ -144,19 +148,21 @@ def test_numbers_at_the_edge_can_be_kept():
     lines = [log("sources_ordered", policy="p", seconds=2**64 - 1)]
     state = fold(lines).state
     assert state.logged == 2**63
-    assert orjson.loads(snapshot_codec.dump(state, {}))["books"]
-    assert pages(snapshot_codec.load(snapshot_codec.dump(state, {})).state) == pages(state)
+    assert orjson.loads(snapshot_codec.dump(CATALOG, state, {}))["books"]
+    assert pages(
+        snapshot_codec.load(CATALOG, snapshot_codec.dump(CATALOG, state, {})).state
+    ) == pages(state)
 
 
 def test_a_process_that_is_gone_takes_little_room() -> None:
     def size(processes: int) -> int:
-        fold = Fold()
+        fold = Fold(CATALOG)
         covered = {}
         for n in range(processes):
             log = Lines(f"{n:012x}")
             fold.feed_lines([log.header(), log("source_attempted", policy="p", result="success")])
             fold.writer_gone(log.proc)
             covered[log.proc] = 0
-        return len(snapshot_codec.dump(fold.state, covered))
+        return len(snapshot_codec.dump(CATALOG, fold.state, covered))
 
     assert size(110) - size(10) < 100 * 64

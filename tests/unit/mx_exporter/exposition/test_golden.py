@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.follower import Follower
 from mx_exporter.exposition.fold_metrics import state_families
@@ -26,7 +27,7 @@ CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())
 
 
 def pages(case: Path) -> dict[str, bytes]:
-    follower = Follower(str(case), Fold())
+    follower = Follower(str(case), Fold(CATALOG))
     follower.drain()
     state = follower.fold.state
     return {
