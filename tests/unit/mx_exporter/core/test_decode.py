@@ -356,7 +356,7 @@ def held(event) -> object:
     """The same of an event; what was missing in the line is left out."""
     if isinstance(event, Rejected):
         return event.reason
-    given = {key: getattr(event, key) for key in event.__struct_fields__}
+    given = {key: getattr(event, key) for key in event.__struct_fields__ if key != "event"}
     return name_of(event), {key: repr(value) for key, value in given.items()}
 
 
