@@ -22,16 +22,8 @@ from mx_log.files import SNAPSHOT_NAME
 from mx_log.schema import MAX_LINE_BYTES
 from tests import support
 from tests.support import serving
-from tests.support.compacting import (
-    all_done,
-    fill,
-    page_of,
-    replayed,
-    segments_in,
-    start,
-    start_ranks,
-    stop,
-)
+from tests.support.compacting import all_done, fill, segments_in, start, start_ranks, stop
+from tests.support.pages import replayed
 from tests.support.writers import Writer
 
 PENDING = "mx_exporter_segments_pending"
@@ -77,7 +69,7 @@ def test_what_was_teed_replays_to_the_page_over_restarts(
 
     support.wait_until(is_done)
     answer = exporter.get()
-    page = page_of(exporter)
+    page = exporter.derived()
     assert answer.sample("mx_exporter_compactions_total") > 0
     assert answer.sample("mx_exporter_unshipped_segments_total") == 0
     teed = identities(out.read_bytes())
