@@ -21,7 +21,7 @@ def test_each_promise_names_a_test() -> None:
         assert re.search(r"`tests/[\w/]+\.py::test_\w+`", row.split(" | ")[1]), row
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", NAMED, ids=lambda name: name.partition("::")[2])
 def test_what_is_named_exists(name: str) -> None:
     path, _, test = name.partition("::")
     tree = ast.parse((support.ROOT / path).read_text())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests import support
+from tests.support import serving
 
 README = (support.ROOT / "README.md").read_text()
 
@@ -45,17 +45,8 @@ def test_what_is_promised_comes_out(environment: dict[str, str], spawn: support.
     assert len(promised.splitlines()) == 6
     serve, *_ = commands()
     exporter = spawn("sh", "-c", f"exec {serve}", env=environment)
-
-    def page() -> str:
-        assert exporter.poll() is None, exporter.error_output
-        url = f"http://127.0.0.1:{environment['MX_METRICS_PORT']}/metrics"
-        try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    assert promised in support.wait_until(page)
+    served = serving.Exporter(exporter, "127.0.0.1", int(environment["MX_METRICS_PORT"]))
+    assert promised in support.wait_until(served.page)
 
 
 @pytest.mark.parametrize("command", commands()[1:])

@@ -13,7 +13,7 @@ import yaml
 
 from mx_exporter.config import DEFAULT_PORT
 from tests import support
-from tests.support.asking import DEPLOY
+from tests.support import DEPLOY
 
 COMPOSE = DEPLOY / "compose"
 

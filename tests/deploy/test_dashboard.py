@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from mx_exporter.core.builtin import FAMILIES
-from tests.support.asking import DEPLOY, filled, selectors
+from tests.support import DEPLOY
+from tests.support.promql import filled, selectors
 
 DASHBOARDS = sorted(DEPLOY.glob("grafana/**/*.json"))
 

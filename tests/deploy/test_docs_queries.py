@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mx_exporter.core.builtin import BY_NAME
-from tests.support.asking import DEPLOY, selectors
+from tests.support import DEPLOY
+from tests.support.promql import selectors
 
 PAGES = sorted([*DEPLOY.parent.glob("*.md"), *DEPLOY.parent.glob("docs/*.md")])
 

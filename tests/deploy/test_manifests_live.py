@@ -17,8 +17,7 @@ import trustme
 import yaml
 
 from tests import support
-from tests.support import serving
-from tests.support.asking import DEPLOY
+from tests.support import DEPLOY, serving
 
 KUBERNETES = DEPLOY / "kubernetes"
 

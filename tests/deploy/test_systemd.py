@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests import support
-from tests.support.asking import DEPLOY
+from tests.support import DEPLOY
 
 UNITS = DEPLOY / "systemd"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import support
+from tests.support import serving
 
 #: Becomes another user once everything is imported: nobody else may read a developer's home.
 BECOME = "import os; os.setgroups([{group}]); os.setgid({gid}); os.setuid({uid})\n"
@@ -80,18 +80,10 @@ def test_the_exporter_compacts_what_another_user_writes(
     exporter = spawn.python(
         "-c", EXPORTER.format(become=BECOME.format(group=group, gid=user, uid=user)), env=env
     )
-
-    def page() -> str:
-        assert exporter.poll() is None, exporter.error_output
-        try:
-            url = f"http://127.0.0.1:{port}/metrics"
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
+    served = serving.Exporter(exporter, "127.0.0.1", port)
 
     def compacted() -> str:
-        text = page()
+        text = served.page()
         removed = re.search(r"^mx_exporter_segments_removed_total (\S+)$", text, re.MULTILINE)
         return text if removed and float(removed[1]) else ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -109,38 +108,6 @@ def fill(directory: Path, proc: str, segments: int, attempts: int = 20) -> None:
     event = ("source_attempted", {"policy": "random", "result": "success"})
     for n in range(segments):
         log.segment(directory, n, [event] * attempts)
-
-
-def derived(page: bytes) -> bytes:
-    """The families that are derived from the log."""
-    return b"".join(line for line in page.splitlines(keepends=True) if _is_derived(line))
-
-
-def _is_derived(line: bytes) -> bool:
-    name = line.split(b" ")[2] if line.startswith((b"# HELP", b"# TYPE")) else line
-    return name.startswith(b"mx_") and not name.startswith(b"mx_exporter_")
-
-
-def page_of(exporter: serving.Exporter) -> bytes:
-    answer = exporter.get()
-    assert answer.status == 200, answer.text
-    return derived(answer.body)
-
-
-def counters(page: bytes) -> dict[str, float]:
-    """What may only grow."""
-    found = {}
-    for line in page.decode().splitlines():
-        match = re.match(r"(mx_\w+_(?:total|count|bucket)(?:\{.*\})?) (\S+)$", line)
-        if match:
-            found[match[1]] = float(match[2])
-    return found
-
-
-def replayed(spawn: support.Spawner, *logs: str | Path) -> bytes:
-    process = spawn.python("-m", "mx_exporter", "replay", *logs)
-    assert process.result() == 0, process.error_output
-    return process.output.encode()
 
 
 def segments_in(directory: Path) -> set[str]:

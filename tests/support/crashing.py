@@ -20,10 +20,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from tests import support
 from tests.support import serving
+from tests.support.pages import Samples, derived, only_grows, parse, total
 
 #: Bounds that make segments finish, and be compacted, many times a second.
 RANK_ENVIRONMENT = {
@@ -171,46 +170,16 @@ class Exporter:
         assert answer.status in (200, 503), answer.text
         return answer.text if answer.status == 200 else None
 
+    def derived(self) -> bytes:
+        """The families of its page that are derived from the log; it has to answer."""
+        page = self.page()
+        assert page is not None, self.process.error_output
+        return derived(page.encode())
+
     @property
     def process(self) -> support.Process:
         assert self._process is not None
         return self._process
-
-
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def parse(page: str) -> Samples:
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-    }
-
-
-def total(samples: Samples, name: str, **labels: str) -> float:
-    """The sum of the samples of that name that have those labels."""
-    return sum(
-        value
-        for (found, has), value in samples.items()
-        if found == name and labels.items() <= dict(has).items()
-    )
-
-
-#: The exporter's own families that a restart must not set back; the others count one life.
-_LASTING = tuple(
-    f"mx_exporter_{name}_total"
-    for name in (
-        *("events_folded", "events_logged", "events_skipped", "lines_rejected"),
-        *("observations_refused", "duplicates"),
-    )
-)
-
-
-def only_grows(name: str) -> bool:
-    if name.startswith("mx_exporter_"):
-        return name in _LASTING
-    return name.startswith("mx_") and name.endswith(("_total", "_count", "_bucket", "_sum"))
 
 
 class Crashes:

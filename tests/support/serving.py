@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import support
+from tests.support.pages import derived
 
 
 class Answer(NamedTuple):
@@ -60,6 +61,25 @@ class Exporter:
         finally:
             connection.close()
 
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def page(self) -> str:
+        """The page that it serves; empty while it does not answer with one."""
+        assert self.process.poll() is None, self.log
+        try:
+            answer = self.get()
+        except OSError:
+            return ""
+        return answer.text if answer.status == 200 else ""
+
+    def derived(self, **headers: str) -> bytes:
+        """The families of its page that are derived from the log."""
+        answer = self.get(**headers)
+        assert answer.status == 200, answer.text
+        return derived(answer.body)
+
     def connect(self, data: bytes = b"") -> socket.socket:
         """A raw connection on which ``data`` was sent."""
         sock = socket.create_connection((self.host, self.port), timeout=30)
@@ -77,14 +97,15 @@ class Exporter:
 def start(
     spawn: support.Spawner,
     directory: Path,
-    *options: str,
+    *options: str | Path,
     host: str = "127.0.0.1",
     env: dict[str, str] | None = None,
+    port: int | None = None,
     ready: bool = True,
     **more: object,
 ) -> Exporter:
-    """Start an exporter on a free port and wait until it is ready."""
-    port = support.free_port(host)
+    """Start an exporter, on a free port if none is given, and wait until it is ready."""
+    port = port or support.free_port(host)
     shown = f"[{host}]" if ":" in host else host
     process = spawn.python(
         *("-m", "mx_exporter", "serve", "--dir", os.fspath(directory)),

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import support
-from tests.support.crashing import Exporter, Samples, kill, only_grows, parse, total
+from tests.support.crashing import Exporter, kill
+from tests.support.pages import Samples, only_grows, parse, total
 from tests.support.programs import soak_rank
 from tests.support.programs.soak_rank import EVENTS, EVENTS_PER_LOAD
 

@@ -6,11 +6,6 @@ import json
 
 from hypothesis import strategies as st
 
-from mx_exporter.core.builtin import CATALOG
-from mx_exporter.core.fold import Fold
-from mx_exporter.exposition.fold_metrics import state_families
-from mx_exporter.exposition.text import families, render
-
 #: Label values that break a page which does not take care.
 HOSTILE = [
     "",
@@ -134,28 +129,3 @@ def logs(draw, max_events: int = 25):
         seqs[proc] += 1
         lines.append(json.dumps(record).encode())
     return lines
-
-
-def fold(lines, gone: bool = True, **options) -> Fold:
-    """Fold lines; afterwards the writers are ``gone`` or still live."""
-    whole = Fold(CATALOG, **options)
-    whole.feed_lines(lines)
-    if gone:
-        settle(whole)
-    return whole
-
-
-def settle(whole: Fold) -> None:
-    for proc in list(whole.state.books):
-        whole.writer_gone(proc)
-
-
-def page(state) -> bytes:
-    """A page in OpenMetrics that shows everything, the opt-in label and the books included."""
-    metrics = families(state, openmetrics=True, source_id_label=True)
-    return render([*metrics, *state_families(state)], openmetrics=True)
-
-
-def pages(state) -> tuple[bytes, bytes]:
-    """That page, and the classic one without the opt-in label."""
-    return page(state), render(families(state))

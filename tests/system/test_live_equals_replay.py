@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.support import Process, Spawner, free_port, wait_until
+from tests.support import Process, Spawner, serving, wait_until
+from tests.support.pages import derived, replay, replayed
 
 RANK = """
 import sys, time
@@ -30,45 +29,7 @@ with metrics.time_load("vllm", "acme/7b", "main"):
         time.sleep(1000)
 """
 
-ACCEPT = {"text": "text/plain", "openmetrics": "application/openmetrics-text"}
-
-
-class Exporter:
-    def __init__(self, spawn: Spawner, directory: Path, **env: str) -> None:
-        self.port = free_port()
-        listen = f"127.0.0.1:{self.port}"
-        self.process = spawn.python(
-            *("-m", "mx_exporter", "serve", "--dir", directory, "--listen", listen), env=env
-        )
-
-    def page(self, output: str = "text") -> bytes:
-        """The families that are derived from the log; empty while there is no page."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}/metrics", headers={"Accept": ACCEPT[output]}
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            error.close()
-            return b""
-        except OSError:
-            assert self.process.poll() is None, self.process.error_output
-            return b""
-        return b"".join(line for line in text.splitlines(keepends=True) if is_derived(line))
-
-
-def is_derived(line: bytes) -> bool:
-    name = line.split(b" ")[2] if line.startswith((b"# HELP", b"# TYPE", b"# UNIT")) else line
-    own = name.startswith(b"mx_exporter_")
-    return line.startswith(b"# EOF") or (name.startswith(b"mx_") and not own)
-
-
-def replayed(spawn: Spawner, directory: Path, *options: str) -> bytes:
-    process = spawn.python("-m", "mx_exporter", "replay", *options, directory)
-    assert process.result() == 0
-    assert process.error_output == ""
-    return process.output.encode()
+OPENMETRICS = "application/openmetrics-text"
 
 
 @pytest.fixture
@@ -96,12 +57,12 @@ BOUNDS = {
 def test_live_equals_replay_also_after_kills(
     bounds: str, tmp_path: Path, spawn: Spawner, start_rank
 ) -> None:
-    exporter = Exporter(spawn, tmp_path / "log", **BOUNDS[bounds])
+    exporter = serving.start(spawn, tmp_path / "log", env=BOUNDS[bounds], ready=False)
     running = [start_rank(rank) for rank in range(3)]
-    wait_until(exporter.page)
+    wait_until(lambda: b"mx_" in derived(exporter.page().encode()))
     # Beside writers that write, a replay finds nothing wrong.
     while not all("stuck" in rank.output for rank in running):
-        replayed(spawn, tmp_path / "log")
+        assert replay(spawn, tmp_path / "log").error_output == ""
         assert all(rank.poll() is None for rank in running)
     in_progress = b'mx_loads_in_progress{engine="vllm",model="acme/7b",phase="chain",scheme="real"}'
     abandoned = in_progress.replace(b"in_progress", b"abandoned_total")
@@ -110,12 +71,14 @@ def test_live_equals_replay_also_after_kills(
             if rank.poll() is None:
                 rank.send_signal(signal.SIGKILL)
                 assert rank.result() == -signal.SIGKILL
-        page = exporter.page()
+        page = exporter.derived()
         assert in_progress + b" %d.0\n" % alive in page
         assert abandoned + b" %d.0\n" % (3 - alive) in page
         assert page.count(b"mx_load_seconds_bucket") > 0
         assert replayed(spawn, tmp_path / "log") == page
-        assert replayed(spawn, tmp_path / "log", "--openmetrics") == exporter.page("openmetrics")
+        assert replayed(spawn, "--openmetrics", tmp_path / "log") == exporter.derived(
+            Accept=OPENMETRICS
+        )
     segments = list((tmp_path / "log").glob("events-*.jsonl"))
     if bounds == "compacted":
         assert (tmp_path / "log" / "mx-metrics.snapshot").exists()

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests import support
-from tests.support import comparing
+from tests.support import parity
 from tests.support.emitting import Log
 
-PROGRAM = comparing.PROGRAMS / "flows.py"
+PROGRAM = parity.PROGRAMS / "flows.py"
 PYTHON = support.ROOT / ".venv-client" / "bin" / "python"
 EMITTER = support.ROOT / "emitter"
 SITE = EMITTER / "mx_activate" / "site"
@@ -76,9 +76,9 @@ def log_of(process: support.Process, flow: str) -> Log:
 def test_both_sides_count_the_same(
     flow: str, theirs: support.Process, ours: support.Process
 ) -> None:
-    expected, found = comparing.both(directory(theirs, flow), directory(ours, flow))
+    expected, found = parity.both(directory(theirs, flow), directory(ours, flow))
     assert len({name for name, _ in expected}) > 1
-    comparing.check(expected, found, comparing.magnitudes(directory(ours, flow)))
+    parity.check(expected, found, parity.magnitudes(directory(ours, flow)))
     assert {path.suffix for path in directory(ours, flow).iterdir()} == {".jsonl"}
     log_of(ours, flow).check_books()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests import support
 from tests.support import compacting, serving
-from tests.support.crashing import parse, total
+from tests.support.pages import parse, total
 
 #: What the events of one segment come to, beside its header.
 FOLDED, REFUSED, SKIPPED, LOST, REJECTED = 14, 3, 2, 4, 1

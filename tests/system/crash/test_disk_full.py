@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests import support
 from tests.support import compacting, serving
-from tests.support.crashing import Samples, only_grows, parse, total
+from tests.support.pages import Samples, only_grows, parse, replayed, total
 
 #: Records until it is told to stop; notes, outside of the disk, how many events it recorded and
 #: how many of them it has dropped and not yet reported.
@@ -112,7 +112,7 @@ def test_ranks_and_exporter_outlive_a_full_disk(
     assert shown + told == sum(rank.recorded for rank in ranks)
     assert total(last, "mx_exporter_events_lost") == 0
     assert total(last, "mx_exporter_duplicates_total") == 0
-    assert compacting.page_of(exporter) == compacting.replayed(spawn, log)
+    assert exporter.derived() == replayed(spawn, log)
 
 
 #: Counts until it dies, and says how far it came.

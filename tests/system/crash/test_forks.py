@@ -10,7 +10,7 @@ import pytest
 
 from tests import support
 from tests.support import compacting
-from tests.support.crashing import parse, total
+from tests.support.pages import parse, replayed, total
 
 CHILDREN = 200
 EVENTS = 12
@@ -89,4 +89,4 @@ def test_children_forked_before_and_after_the_first_event(
     # No number twice, none left out: a number used again would be a duplicate, and not count.
     assert total(page, "mx_exporter_duplicates_total") == 0
     assert Counter(book["lost"] for book in books) == {0: CHILDREN + 1}
-    assert compacting.page_of(exporter) == compacting.replayed(spawn, log)
+    assert exporter.derived() == replayed(spawn, log)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import support
-from tests.support import Lines, serving, silent
+from tests.support import Lines, notifications, serving
 from tests.support.writers import Writer
 
 SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
@@ -32,14 +32,14 @@ def test_the_queue_overflows_while_the_exporter_is_stopped(
 ) -> None:
     # Four notifications for each file.
     count = int(QUEUE.read_text()) // 4 + 200
-    with Writer(tmp_path) as writer, silent.listening(tmp_path) as queue:
+    with Writer(tmp_path) as writer, notifications.listening(tmp_path) as queue:
         exporter = serving.start(spawn, tmp_path)
         writer.log(policy="policy-0")
         assert exporter.get().sample(SUCCESS) == 1
         exporter.process.send_signal(signal.SIGSTOP)
         try:
             rotations(tmp_path, count)
-            assert silent.heard(queue)[-1] & silent.OVERFLOW
+            assert notifications.heard(queue)[-1] & notifications.OVERFLOW
         finally:
             exporter.process.send_signal(signal.SIGCONT)
         page = exporter.get()
@@ -54,7 +54,7 @@ def test_the_queue_overflows_while_the_exporter_is_stopped(
 def test_no_inotify_left(spawn: support.Spawner, tmp_path: Path, limit: str) -> None:
     """The kernel refuses; the exporter says so once, and lists instead."""
     own_user = support.unshare("--user", "--map-root-user")
-    exporter = silent.start_in(spawn, own_user, f"echo 0 >/proc/sys/user/{limit}", tmp_path)
+    exporter = notifications.start_in(spawn, own_user, f"echo 0 >/proc/sys/user/{limit}", tmp_path)
     assert f"not notified of changes in {tmp_path} (" in exporter.log
     assert "listing it every 1 s instead" in exporter.log
     serving.attempts(tmp_path, 3)
@@ -82,10 +82,12 @@ def test_a_file_system_without_notifications(spawn: support.Spawner, tmp_path: P
     own_mounts = support.unshare("--user", "--map-root-user", "--mount")
     place = tmp_path / "place"
     place.mkdir()
-    exporter = silent.start_in(spawn, own_mounts, OVERLAY.format(place=place), place / "merged")
+    exporter = notifications.start_in(
+        spawn, own_mounts, OVERLAY.format(place=place), place / "merged"
+    )
     seen = Path(f"/proc/{exporter.process.pid}/root{place}")
     lines = Lines()
-    with silent.listening(seen / "merged") as queue:
+    with notifications.listening(seen / "merged") as queue:
         for n in range(3):
             with (seen / "upper" / f"events-{lines.proc}-{n}.jsonl").open("ab", 0) as out:
                 out.write(lines.header(n, locked=False))
@@ -94,7 +96,7 @@ def test_a_file_system_without_notifications(spawn: support.Spawner, tmp_path: P
                 for count in range(1, 4):
                     out.write(lines("source_attempted", policy="policy-0", result="success"))
                     assert exporter.get().sample(SUCCESS) == 3 * n + count
-        assert silent.heard(queue) == []
+        assert notifications.heard(queue) == []
         (seen / "merged" / "other").touch()
-        assert silent.heard(queue) != []
+        assert notifications.heard(queue) != []
     assert "not notified" not in exporter.log

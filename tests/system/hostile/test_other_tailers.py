@@ -20,6 +20,7 @@ from mx_exporter.directory.follower import Follower
 from mx_log.schema import MAX_LINE_BYTES
 from tests import support
 from tests.support import Lines, serving
+from tests.support.pages import replayed
 from tests.support.writers import Writer
 
 SUCCESS = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=""}'
@@ -189,9 +190,7 @@ def test_a_packed_copy_beside_the_file_that_was_read(
     Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
     assert live.get().sample(SUCCESS) == 5
     for _ in range(2):
-        replay = spawn.python("-m", "mx_exporter", "replay", tmp_path)
-        assert replay.result() == 0, replay.error_output
-        assert f"{SUCCESS} 5.0\n" in replay.output
+        assert f"{SUCCESS} 5.0\n".encode() in replayed(spawn, tmp_path)
         path.unlink(missing_ok=True)
     assert live.get().sample(SUCCESS) == 5
 

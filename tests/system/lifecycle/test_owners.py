@@ -20,9 +20,7 @@ from tests.support.compacting import (
     all_done,
     as_nobody,
     can_mount,
-    counters,
     fill,
-    page_of,
     segments_in,
     serve_command,
     start,
@@ -30,6 +28,7 @@ from tests.support.compacting import (
     stop,
     wait_for_compaction,
 )
+from tests.support.pages import counters
 
 ATTEMPTS = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=""}'
 
@@ -55,7 +54,7 @@ def test_a_standby_says_so_once_and_takes_over_from_a_killed_owner(
     stop(owner, signal.SIGKILL)
     successor = serving.Exporter(standby, owner.host, owner.port)
     support.wait_until(successor.ready)
-    after = counters(page_of(successor))
+    after = counters(successor.derived())
     for name, value in before.items():
         if not name.startswith("mx_exporter_"):
             assert after[name] >= value, name
@@ -220,11 +219,11 @@ def test_a_reader_beside_an_owner_who_compacts_counts_the_same(
     ranks = start_ranks(spawn, log, 2, loops=600)
     totals = [0.0]
     while not all_done(ranks):
-        found = counters(page_of(reader))
+        found = counters(reader.derived())
         totals.append(sum(v for n, v in found.items() if n.startswith("mx_p2p_list_sources")))
     assert totals == sorted(totals)
     wait_for_compaction(owner)
-    pages = page_of(owner), page_of(reader)
+    pages = owner.derived(), reader.derived()
     assert pages[0] == pages[1]
     assert b'mx_p2p_list_sources_total{policy="random",result="ok",scheme=""} 800.0' in pages[0]
     assert reader.get().sample("mx_exporter_events_lost") == 0

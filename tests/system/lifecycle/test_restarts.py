@@ -12,10 +12,7 @@ from mx_log.files import SNAPSHOT_NAME
 from tests import support
 from tests.support.compacting import (
     all_done,
-    counters,
     fill,
-    page_of,
-    replayed,
     segments_in,
     size_of,
     start,
@@ -23,6 +20,7 @@ from tests.support.compacting import (
     stop,
     wait_for_compaction,
 )
+from tests.support.pages import counters, replayed
 
 
 def test_a_restart_after_compactions_gives_the_same_bytes(
@@ -37,11 +35,11 @@ def test_a_restart_after_compactions_gives_the_same_bytes(
     support.wait_until(lambda: all_done(ranks[1:]), limit=60)
     wait_for_compaction(exporter)
     for number, how in enumerate((signal.SIGTERM, signal.SIGKILL, signal.SIGTERM)):
-        before = page_of(exporter)
+        before = exporter.derived()
         assert b"mx_p2p_transfer_seconds_bucket" in before
         stop(exporter, how)
         exporter = start(spawn, log)
-        assert page_of(exporter) == before
+        assert exporter.derived() == before
         # More is logged between the restarts, and compacted.
         fill(log, f"{number:012x}", 8)
         wait_for_compaction(exporter)
@@ -54,7 +52,7 @@ def test_a_small_retention_beside_ranks_that_write(spawn: support.Spawner, tmp_p
     last: dict[str, float] = {}
     exporters = 1
     while not all_done(ranks):
-        found = counters(page_of(exporter))
+        found = counters(exporter.derived())
         assert all(found[name] >= value for name, value in last.items())
         last = found
         if exporters < 4:
@@ -73,7 +71,7 @@ def test_a_small_retention_beside_ranks_that_write(spawn: support.Spawner, tmp_p
     support.wait_until(lambda: sum((log / n).stat().st_size for n in segments_in(log)) <= 20000)
     assert (log / SNAPSHOT_NAME).exists()
     assert size_of(log) < 100_000
-    assert page_of(exporter) == page_of(exporter)
+    assert exporter.derived() == exporter.derived()
 
 
 ARCHIVE = "mx_exporter_segments_archived_total"
@@ -110,7 +108,7 @@ def test_the_archive_gets_each_segment_once_and_replays_to_the_page(
         rank.end()
     support.wait_until(
         lambda: (
-            page_of(exporter)
+            exporter.derived()
             and exporter.get().sample("mx_exporter_segments_pending") == 0
             and written <= {path.name for path in archive.iterdir()}
         )
@@ -120,7 +118,7 @@ def test_the_archive_gets_each_segment_once_and_replays_to_the_page(
     assert exporter.get().sample("mx_exporter_unshipped_segments_total") == 0
     assert len(seen) > 3 * 30
     assert not list(archive.glob(".*"))
-    assert replayed(spawn, archive) == page_of(exporter)
+    assert replayed(spawn, archive) == exporter.derived()
 
 
 def test_segments_wait_for_the_archive_while_there_is_room(

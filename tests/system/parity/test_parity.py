@@ -20,7 +20,7 @@ import pytest
 
 from mx_exporter.core.builtin import BY_NAME, FAMILIES
 from tests import support
-from tests.support import comparing
+from tests.support import parity
 
 PROCESSES = 4
 CALLS = 400
@@ -154,7 +154,7 @@ def drawn(version: str, rng: random.Random) -> list[tuple[str, list[object], boo
 
 def play(side: str, calls: Path, client: Path, directory: Path, **env: str) -> None:
     subprocess.run(
-        [sys.executable, comparing.PROGRAMS / "play.py", side, calls],
+        [sys.executable, parity.PROGRAMS / "play.py", side, calls],
         check=True,
         env=support.clean_environment(
             PYTHONPATH=str(client),
@@ -181,10 +181,10 @@ def test_the_client_and_we_count_the_same(client, seed, with_ids, tmp_path):
         # One after the other: a gauge shows what was set last.
         play("client", calls, folder, theirs, **option)
         play("ours", calls, folder, ours)
-    expected, found = comparing.both(theirs, ours, with_ids=with_ids)
+    expected, found = parity.both(theirs, ours, with_ids=with_ids)
     # The draw reached every family that the release has.
     reached = {name for name, _ in expected}
     for family in FAMILIES:
         if family.since <= version:
             assert family.name in reached or f"{family.name}_bucket" in reached
-    comparing.check(expected, found, comparing.magnitudes(ours))
+    parity.check(expected, found, parity.magnitudes(ours))

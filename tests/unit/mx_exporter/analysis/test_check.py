@@ -17,22 +17,8 @@ from mx_exporter.cli import check as check_command
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.decode import Rejected
 from mx_exporter.errors import UsageError
-from tests.support import Lines, Spawner, offline_logs
-
-Run = Callable[..., tuple[int, list[str]]]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Run the command in this process: its exit code and the lines of its report."""
-
-    def run(*logs: Path) -> tuple[int, list[str]]:
-        code = check_command.run(tuple(map(str, logs)))
-        out, err = capfdbinary.readouterr()
-        assert err == b""
-        return code, out.decode().splitlines()
-
-    return run
+from tests.support import Lines, Spawner, envelopes, load_logs
+from tests.support.commands import Checked
 
 
 @pytest.fixture
@@ -44,11 +30,11 @@ def run_json(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., tuple[i
     return run
 
 
-def test_good_news_is_short(tmp_path: Path, run: Run) -> None:
+def test_good_news_is_short(tmp_path: Path, checked: Checked) -> None:
     log = Lines()
     lines = (log("source_attempted", policy="p", result="r") for _ in range(3))
-    path = offline_logs.segment(log, tmp_path, 0, lines)
-    assert run(tmp_path) == (
+    path = load_logs.segment(log, tmp_path, 0, lines)
+    assert checked(tmp_path) == (
         0,
         [
             f"{path}: 4 events: 1 process_started, 3 source_attempted",
@@ -82,13 +68,13 @@ def faulty(directory: Path) -> tuple[Path, Path]:
         + b'{"event":"load_st'
     )
     other = Lines("b" * 12, seq=7)
-    second = offline_logs.segment(other, directory, 2, [])
+    second = load_logs.segment(other, directory, 2, [])
     return first, second
 
 
-def test_every_fault_with_its_file_and_line(tmp_path: Path, run: Run) -> None:
+def test_every_fault_with_its_file_and_line(tmp_path: Path, checked: Checked) -> None:
     first, second = faulty(tmp_path)
-    code, report = run(tmp_path)
+    code, report = checked(tmp_path)
     assert code == 3
     not_json = CATALOG.decoder.decode_line(b"not json")
     assert isinstance(not_json, Rejected)
@@ -152,7 +138,7 @@ def test_the_same_as_json(tmp_path: Path, run_json: Callable[..., tuple[int, Any
 
 
 @pytest.mark.parametrize("fault", ["none", "rejected", "refused", "lost"])
-def test_each_kind_of_fault_alone_is_enough(fault: str, tmp_path: Path, run: Run) -> None:
+def test_each_kind_of_fault_alone_is_enough(fault: str, tmp_path: Path, checked: Checked) -> None:
     log = Lines()
     lines = [log.header(), log("sources_ordered", policy="p", seconds=1)]
     if fault == "rejected":
@@ -162,7 +148,7 @@ def test_each_kind_of_fault_alone_is_enough(fault: str, tmp_path: Path, run: Run
     elif fault == "lost":
         del lines[0]
     (tmp_path / "log").write_bytes(b"".join(lines))
-    assert run(tmp_path / "log")[0] == (0 if fault == "none" else 3)
+    assert checked(tmp_path / "log")[0] == (0 if fault == "none" else 3)
 
 
 def test_a_refused_event_is_told_of_where_it_stood_first(tmp_path: Path) -> None:
@@ -177,75 +163,77 @@ def test_a_refused_event_is_told_of_where_it_stood_first(tmp_path: Path) -> None
     assert report.duplicates == 4
 
 
-def test_many_faults_are_counted(tmp_path: Path, run: Run) -> None:
+def test_many_faults_are_counted(tmp_path: Path, checked: Checked) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"junk\n" * 1000 + b"[]\n" * 5)
-    code, report = run(path)
+    code, report = checked(path)
     assert code == 3
     assert len(report) == 103
     assert report[101] == f"{path}: 905 more such lines; in all 1000 not_json, 5 not_object"
 
 
-def test_shipped_twice_is_no_fault(tmp_path: Path, run: Run) -> None:
-    for path in offline_logs.ranks(tmp_path):
+def test_shipped_twice_is_no_fault(tmp_path: Path, checked: Checked) -> None:
+    for path in load_logs.ranks(tmp_path):
         Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    code, report = run(tmp_path)
+    code, report = checked(tmp_path)
     assert code == 0
     assert report[-1].endswith("of 3 processes: nothing is faulty")
     assert "25 met before" in report[1]
 
 
-@pytest.mark.parametrize("wrap", [offline_logs.cri, offline_logs.docker])
+@pytest.mark.parametrize("wrap", [envelopes.cri, envelopes.docker])
 def test_what_a_teeing_exporter_says_of_itself_is_no_fault(
-    wrap: Callable[..., bytes], tmp_path: Path, run: Run
+    wrap: Callable[..., bytes], tmp_path: Path, checked: Checked
 ) -> None:
-    lines = offline_logs.lines_of(offline_logs.ranks(tmp_path / "log"))
+    lines = load_logs.lines_of(load_logs.ranks(tmp_path / "log"))
     said = wrap([b"2026-01-02T03:04:05.000Z INFO listening on *:9402"], stream="stderr")
     node = tmp_path / "node.log"
     node.write_bytes(said + wrap(lines) + said)
-    code, report = run(node)
+    code, report = checked(node)
     assert code == 0
     assert report[-1].endswith(" of 3 processes: nothing is faulty")
     node.write_bytes(wrap(lines) + said.replace(b"stderr", b"stdout"))
-    assert run(node)[0] == 3
+    assert checked(node)[0] == 3
 
 
-def test_the_end_of_a_log_that_is_being_written_is_no_fault(tmp_path: Path, run: Run) -> None:
-    (path,) = offline_logs.ranks(tmp_path, processes=1, segments=1)
+def test_the_end_of_a_log_that_is_being_written_is_no_fault(
+    tmp_path: Path, checked: Checked
+) -> None:
+    (path,) = load_logs.ranks(tmp_path, processes=1, segments=1)
     with path.open("ab") as file:
         file.write(b'{"event":"load_st')
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert run(tmp_path)[0] == 0
-    code, report = run(tmp_path)
+        assert checked(tmp_path)[0] == 0
+    code, report = checked(tmp_path)
     assert code == 3
     assert report[-1].endswith("1 line rejected")
 
 
 def test_what_cannot_be_read_whole_is_a_fault_and_what_is_not_ours_none(
-    tmp_path: Path, run: Run
+    tmp_path: Path, checked: Checked
 ) -> None:
-    (path,) = offline_logs.ranks(tmp_path, processes=1, segments=1)
+    (path,) = load_logs.ranks(tmp_path, processes=1, segments=1)
     os.mkfifo(tmp_path / "events-bbbbbbbbbbbb-0.jsonl")
-    code, report = run(tmp_path)
+    code, report = checked(tmp_path)
     assert code == 0
     assert report[1] == f"{tmp_path}/events-bbbbbbbbbbbb-0.jsonl: is no regular file, left alone"
     packed = Path(f"{path}.gz")
     packed.write_bytes(gzip.compress(path.read_bytes())[:-4])
     path.unlink()
-    code, report = run(tmp_path)
+    code, report = checked(tmp_path)
     assert code == 3
     assert report[1] == f"{packed}: the gzip data ends in the middle"
     assert report[-1].endswith("of 1 process: 1 file not read whole")
 
 
-def test_nothing_of_a_log_reaches_the_terminal_raw(tmp_path: Path, run: Run) -> None:
+def test_nothing_of_a_log_reaches_the_terminal_raw(tmp_path: Path, checked: Checked) -> None:
     log = Lines("\x1b[31m")
     path = tmp_path / "log"
     path.write_bytes(log("\x1b[2J", x=1) + log("load_started", engine="\x1b\n", model_role=1))
     log.seq += 1
     with path.open("ab") as file:
         file.write(log("y"))
-    report = "".join(run(path)[1])
+    report = "".join(checked(path)[1])
     assert "\x1b" not in report
     assert report.isprintable()
 
@@ -256,7 +244,7 @@ def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_exit_codes(tmp_path: Path, spawn: Spawner) -> None:
-    offline_logs.ranks(tmp_path / "good")
+    load_logs.ranks(tmp_path / "good")
     (tmp_path / "bad").write_bytes(b"junk\n")
     codes = [
         spawn.python("-m", "mx_exporter", "check", *options, tmp_path / log).result()

@@ -20,7 +20,6 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from mx_exporter.cli import replay
 from mx_exporter.config import SOURCE_ID_WARNING
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.errors import MxError, UsageError
@@ -29,30 +28,14 @@ from mx_exporter.offline import fold_sources, writers
 from mx_exporter.offline.engines import process_pool
 from mx_exporter.offline.sources import find
 from mx_exporter.offline.writers import survey
-from tests.support import ROOT, Lines, Spawner, clean_environment, offline_logs, wait_until
-from tests.support.offline_logs import ENVELOPES, live_page, page_of, ranks
+from tests.support import ROOT, Lines, Spawner, clean_environment, envelopes, load_logs, wait_until
+from tests.support.commands import Run
+from tests.support.envelopes import ENVELOPES
+from tests.support.folding import live_page
+from tests.support.folding import replayed_page as page
+from tests.support.load_logs import ranks
 
 GOLDEN = sorted(path.parent for path in (ROOT / "tests" / "golden").glob("*/expected.om"))
-
-Run = Callable[..., tuple[int, bytes, str]]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Run the command in this process: its exit code, standard output and standard error."""
-
-    def run(*logs: Path | str, **options: object) -> tuple[int, bytes, str]:
-        code = replay.run(tuple(map(str, logs)), **options)  # type: ignore[arg-type]
-        out, err = capfdbinary.readouterr()
-        return code, out, err.decode()
-
-    return run
-
-
-def page(*logs: Path | str, jobs: int = 1) -> bytes:
-    """The whole page that a replay of ``logs`` gives."""
-    found = find(map(str, logs))
-    return page_of(process_pool.fold_all(CATALOG, found.sources, survey(found), jobs=jobs).state)
 
 
 @contextmanager
@@ -165,7 +148,7 @@ def test_envelopes_give_the_same_page(name: str, tmp_path: Path) -> None:
     paths = ranks(tmp_path / "log", end=False)
     right = page(tmp_path / "log")
     shipped = tmp_path / "collected"
-    shipped.write_bytes(ENVELOPES[name](offline_logs.lines_of(paths)))
+    shipped.write_bytes(ENVELOPES[name](load_logs.lines_of(paths)))
     assert page(shipped) == right
     (tmp_path / "collected.zst").write_bytes(
         zstandard.ZstdCompressor().compress(shipped.read_bytes())
@@ -175,9 +158,9 @@ def test_envelopes_give_the_same_page(name: str, tmp_path: Path) -> None:
 
 def test_interleaved_and_shipped_twice_gives_the_same_page(tmp_path: Path) -> None:
     paths = ranks(tmp_path / "log", end=False)
-    lines = offline_logs.lines_of(paths) * 2
+    lines = load_logs.lines_of(paths) * 2
     random.Random(3).shuffle(lines)
-    (tmp_path / "all.log").write_bytes(offline_logs.cri(lines))
+    (tmp_path / "all.log").write_bytes(envelopes.cri(lines))
     assert page(tmp_path / "all.log") == page(tmp_path / "log")
 
 
@@ -441,13 +424,13 @@ def test_a_writer_that_goes_on_to_its_next_segment_meanwhile(
 ) -> None:
     log = Lines()
     rng = random.Random(1)
-    offline_logs.segment(log, tmp_path, 0, offline_logs.loads(log, 1, rng, end=False))
+    load_logs.segment(log, tmp_path, 0, load_logs.loads(log, 1, rng, end=False))
     real, held = writers.probe, []
 
     def rotate(fd: int) -> bool:
         gone = real(fd)
         if len(held) < 3:
-            more = offline_logs.segment(log, tmp_path, len(held) + 1, [])
+            more = load_logs.segment(log, tmp_path, len(held) + 1, [])
             held.append(os.open(more, os.O_RDWR))
             fcntl.flock(held[-1], fcntl.LOCK_EX)
             if len(held) > 1:
@@ -468,8 +451,8 @@ def test_where_there_are_no_locks_the_newest_segment_may_be_written(tmp_path: Pa
     log = Lines()
     rng = random.Random(1)
     for n in range(2):
-        lines = offline_logs.loads(log, 1, rng, end=False)
-        path = offline_logs.segment(log, tmp_path, n, lines, locked=False)
+        lines = load_logs.loads(log, 1, rng, end=False)
+        path = load_logs.segment(log, tmp_path, n, lines, locked=False)
     with path.open("ab") as file:
         file.write(b'{"event":"load_st')
     assert page(tmp_path) == live_page(tmp_path)
@@ -523,7 +506,7 @@ def test_a_cap_holds_for_all_cores_together(
 ) -> None:
     for number in range(6):
         log = Lines(f"{number:012x}", scheme=f"s{number}")
-        offline_logs.segment(log, tmp_path, 0, [])
+        load_logs.segment(log, tmp_path, 0, [])
     monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
     out = run(tmp_path, max_series=2, jobs=2)[1]
     assert out.count(b"mx_build_info{") == 2
@@ -538,7 +521,7 @@ def test_standard_input_packed_or_not(tmp_path: Path, spawn: Spawner) -> None:
     paths = ranks(tmp_path / "log")
     right = spawn.python("-m", "mx_exporter", "replay", tmp_path / "log")
     assert right.result() == 0
-    whole = offline_logs.docker(offline_logs.lines_of(paths))
+    whole = envelopes.docker(load_logs.lines_of(paths))
     for name, data in (("plain", whole), ("gz", gzip.compress(whole))):
         (tmp_path / name).write_bytes(data)
         with (tmp_path / name).open("rb") as stdin:

@@ -16,7 +16,8 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.exact_sum import Sum, to_float, units, units_of
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import Overlap, State
-from tests.support.strategies import PROCS, fold, logs, pages, settle
+from tests.support.folding import fold, pages, settle
+from tests.support.strategies import PROCS, logs
 
 shuffles = st.randoms(use_true_random=False)
 gone = st.booleans()

@@ -8,7 +8,6 @@ import pytest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
-from prometheus_client.parser import text_string_to_metric_families
 
 from mx_exporter.core.builtin import BY_NAME, CATALOG, FAMILIES
 from mx_exporter.core.fold import Fold
@@ -17,17 +16,13 @@ from mx_exporter.core.state import State
 from mx_exporter.exposition.text import families, render, seconds
 from mx_log.schema import DROP_REASONS, EVENTS
 from tests.support import Lines
-from tests.support.strategies import fold
+from tests.support.folding import fold
+from tests.support.pages import Samples, parse
 
 
-def samples(state, **options) -> dict[tuple[str, tuple], float]:
+def samples(state, **options) -> Samples:
     """The page's samples, read back by the client library's parser."""
-    text = render(families(state, **options)).decode()
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    return parse(render(families(state, **options)).decode())
 
 
 def value(state, name: str, **labels: str) -> float | None:

@@ -17,7 +17,7 @@ from mx_exporter.directory.compaction import Retention
 from mx_exporter.directory.follower import Follower
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
 from tests.support import Lines, leave_out
-from tests.support.strategies import pages
+from tests.support.folding import follow, pages
 from tests.support.writers import Writer
 
 EVENTS = [
@@ -51,12 +51,6 @@ def retention(retain=2000, maximum=10**9, **options) -> Retention:
     return Retention(retain, maximum, **{"min_age": 0.0, **options})
 
 
-def fresh(directory) -> Follower:
-    follower = Follower(str(directory), Fold(CATALOG))
-    follower.drain()
-    return follower
-
-
 def segments_in(directory) -> list[str]:
     return sorted(name for name in os.listdir(directory) if name.startswith("events-"))
 
@@ -67,14 +61,14 @@ def size_of(directory) -> int:
 
 def test_compaction_changes_no_metric_and_keeps_the_bounds(tmp_path):
     fill(tmp_path)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     before = pages(live.fold.state)
     keeper = retention()
     for _ in segments_in(tmp_path):
         keeper.run(live)
         live.drain()
         assert pages(live.fold.state) == before
-        assert pages(fresh(tmp_path).fold.state) == before
+        assert pages(follow(tmp_path).fold.state) == before
     assert size_of(tmp_path) <= 2000
     assert (tmp_path / SNAPSHOT_NAME).exists()
     assert not keeper.trouble
@@ -82,7 +76,7 @@ def test_compaction_changes_no_metric_and_keeps_the_bounds(tmp_path):
 
 def test_what_was_compacted_and_what_comes_after_add_up(tmp_path):
     with Writer(tmp_path) as writer:
-        live = fresh(tmp_path)
+        live = follow(tmp_path)
         keeper = retention(retain=3000)
         for count in range(1, 400):
             writer.log("transfer_finished", policy="p", outcome="success", seconds=0.1 * count)
@@ -91,7 +85,7 @@ def test_what_was_compacted_and_what_comes_after_add_up(tmp_path):
             live.drain()
             keeper.run(live)
             if count % 50 == 0:
-                again = fresh(tmp_path).fold.state
+                again = follow(tmp_path).fold.state
                 assert pages(again) == pages(live.fold.state)
                 assert again.events["transfer_finished"] == count
                 assert again.lost == 0
@@ -101,7 +95,7 @@ def test_what_was_compacted_and_what_comes_after_add_up(tmp_path):
 
 def test_the_number_of_segments_is_bounded(tmp_path):
     fill(tmp_path, processes=10, segments=2)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     retention(retain=10**9, max_segments=12).run(live)
     assert len(segments_in(tmp_path)) == 9
 
@@ -113,7 +107,7 @@ def test_oldest_first_and_each_processs_in_order(tmp_path):
     for n in range(4):
         os.utime(tmp_path / f"events-{0:012x}-{n}.jsonl", (now, now - 1000 * n - 500))
         os.utime(tmp_path / f"events-{1:012x}-{n}.jsonl", (now, now - 900 + n))
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     retention(retain=10**9, max_segments=5).run(live)
     left = segments_in(tmp_path)
     assert left == [f"events-{0:012x}-{n}.jsonl" for n in range(1, 4)]
@@ -122,7 +116,7 @@ def test_oldest_first_and_each_processs_in_order(tmp_path):
 def test_a_segment_stays_a_minute_unless_the_writers_run_out_of_room(tmp_path):
     fill(tmp_path)
     total = size_of(tmp_path)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     keeper = Retention(1000, total * 10)
     keeper.run(live)
     assert keeper.removed == 0
@@ -144,7 +138,7 @@ def test_a_segment_stays_a_minute_unless_the_writers_run_out_of_room(tmp_path):
 
 def test_the_retained_bytes_are_at_most_half_of_the_limit(tmp_path):
     fill(tmp_path)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     total = size_of(tmp_path)
     retention(retain=10 * total, maximum=total * 3).run(live)
     assert size_of(tmp_path) == total
@@ -156,7 +150,7 @@ def test_the_defaults_are_the_documented_ones(tmp_path):
     (tmp_path / "many").mkdir()
     for n in range(257):
         Lines(f"{n:012x}").segment(tmp_path / "many", 0, [])
-    live = fresh(tmp_path / "many")
+    live = follow(tmp_path / "many")
     now = 0.0
     keeper = Retention(10**9, 10**10, clock=lambda: now)
     keeper.run(live)
@@ -166,7 +160,7 @@ def test_the_defaults_are_the_documented_ones(tmp_path):
     now = 61.0
     keeper.run(live)
     assert len(segments_in(tmp_path / "many")) == 192
-    few = fresh(tmp_path / "many")
+    few = follow(tmp_path / "many")
     keeper.run(few)
     assert len(segments_in(tmp_path / "many")) == 192
 
@@ -175,7 +169,7 @@ def test_an_open_segment_is_never_removed(tmp_path):
     with Writer(tmp_path) as writer:
         for _ in range(100):
             writer.log()
-        live = fresh(tmp_path)
+        live = follow(tmp_path)
         retention(retain=1, max_segments=0).run(live)
         assert segments_in(tmp_path) == [writer.path.name]
 
@@ -202,7 +196,7 @@ def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_pat
             patched.setattr(follower_module, "probe", probe_then_go_on)
             live.drain()
         retention(retain=1).run(live)
-        for follower in (live, fresh(tmp_path)):
+        for follower in (live, follow(tmp_path)):
             follower.drain()
             assert follower.fold.state.events["source_attempted"] == 3
             assert follower.fold.state.lost == 0
@@ -232,7 +226,7 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
     assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4, 5]
     live.drain()
     keeper.run(live)
-    for follower in (live, fresh(tmp_path)):
+    for follower in (live, follow(tmp_path)):
         assert follower.fold.state.lost == 0
         assert follower.fold.state.logged == 5 * 6 + 2
     assert segments_in(tmp_path) == []
@@ -240,7 +234,7 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
 
 def test_a_segment_that_was_not_released_holds_back_those_after_it(tmp_path):
     fill(tmp_path, processes=1, segments=4)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     retention(retain=1).run(live, released=lambda segment: segment.name.n != 2)
     assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4]
 
@@ -253,7 +247,7 @@ class Crash(BaseException):
 def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
     """Each call that changes the directory is one step; the crash comes just before it."""
     fill(tmp_path, processes=2, segments=3)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     before = pages(live.fold.state)
     calls = []
 
@@ -276,7 +270,7 @@ def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
             crashed = True
     assert crashed == (k < 12)
     assert calls[:5] == ["fchmod", "fsync", "rename", "fsync", "unlink"][: len(calls[:5])]
-    again = fresh(tmp_path)
+    again = follow(tmp_path)
     assert pages(again.fold.state) == before
     # The next owner tidies up and goes on.
     keeper = retention(retain=1)
@@ -285,13 +279,13 @@ def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
         again.drain()
     assert pages(again.fold.state) == before
     assert segments_in(tmp_path) == []
-    assert pages(fresh(tmp_path).fold.state) == before
+    assert pages(follow(tmp_path).fold.state) == before
 
 
 def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
     """Between its listing and its reading another exporter compacts what it listed."""
     fill(tmp_path)
-    owner = fresh(tmp_path)
+    owner = follow(tmp_path)
     before = pages(owner.fold.state)
     reader = Follower(str(tmp_path), Fold(CATALOG))
     real = reader._read
@@ -313,7 +307,7 @@ def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
 def test_a_reader_that_is_overtaken_before_it_lists(tmp_path, monkeypatch):
     """The segments went between its look at the snapshot and its listing: it sees neither."""
     fill(tmp_path)
-    owner, reader = fresh(tmp_path), Follower(str(tmp_path), Fold(CATALOG))
+    owner, reader = follow(tmp_path), Follower(str(tmp_path), Fold(CATALOG))
     before = pages(owner.fold.state)
     real = reader._list
 
@@ -334,7 +328,7 @@ def test_processes_are_gone_with_their_last_segment(tmp_path):
     with Writer(tmp_path, "f" * 12) as writer:
         writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
         writer.rotate()
-        live = fresh(tmp_path)
+        live = follow(tmp_path)
         retention(retain=1).run(live)
         path = writer.path
     dir_fd = os.open(tmp_path, os.O_RDONLY)
@@ -345,7 +339,7 @@ def test_processes_are_gone_with_their_last_segment(tmp_path):
     assert [proc for proc, book in state.books.items() if not book.gone] == ["f" * 12]
     assert sum(state.loads.abandoned.values()) == state.gone == 2
     path.unlink()
-    again = fresh(tmp_path)
+    again = follow(tmp_path)
     assert sum(again.fold.state.loads.abandoned.values()) == again.fold.state.gone == 3
 
 
@@ -354,7 +348,7 @@ def test_a_reader_that_slept_through_a_compaction_counts_the_same(tmp_path):
         for _ in range(20):
             writer.log()
             writer.rotate()
-        reader, owner = fresh(tmp_path), fresh(tmp_path)
+        reader, owner = follow(tmp_path), follow(tmp_path)
         for _ in range(20):
             writer.log()
             writer.rotate()
@@ -369,7 +363,7 @@ def test_a_reader_that_slept_through_a_compaction_counts_the_same(tmp_path):
 def test_a_reader_that_starts_over_has_no_deadline(tmp_path):
     """Short of what it showed before, its counters would fall."""
     fill(tmp_path, processes=2)
-    reader, owner = fresh(tmp_path), fresh(tmp_path)
+    reader, owner = follow(tmp_path), follow(tmp_path)
     before = pages(reader.fold.state)
     retention().run(owner)
     reader.drain(deadline=0.0)
@@ -382,7 +376,7 @@ def test_a_reader_that_starts_over_has_no_deadline(tmp_path):
 
 def test_a_finished_segment_that_was_truncated_holds_nothing_up(tmp_path):
     fill(tmp_path, processes=1)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     before = pages(live.fold.state)
     os.truncate(tmp_path / f"events-{0:012x}-1.jsonl", 700)
     keeper = retention(retain=1)
@@ -390,14 +384,14 @@ def test_a_finished_segment_that_was_truncated_holds_nothing_up(tmp_path):
     assert (keeper.trouble, segments_in(tmp_path)) == ("", [])
     assert live.rewritten == 1
     assert pages(live.fold.state) == before
-    assert 0 < fresh(tmp_path).fold.state.lost <= len(EVENTS) + 1
+    assert 0 < follow(tmp_path).fold.state.lost <= len(EVENTS) + 1
 
 
 def test_a_snapshot_that_was_removed_stands_for_nothing(tmp_path):
     """The segments that were in it are put back, from an archive: they are read, and kept."""
     fill(tmp_path, processes=1)
     copies = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     retention(retain=1).run(live)
     live.drain()
     (tmp_path / SNAPSHOT_NAME).unlink()
@@ -408,7 +402,7 @@ def test_a_snapshot_that_was_removed_stands_for_nothing(tmp_path):
     assert len(segments_in(tmp_path)) == len(copies)
     assert live.fold.state.duplicates == live.fold.state.logged
     retention(retain=1).run(live)
-    assert fresh(tmp_path).fold.state.logged == live.fold.state.logged
+    assert follow(tmp_path).fold.state.logged == live.fold.state.logged
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link", "device"])
@@ -423,24 +417,24 @@ def test_a_snapshot_that_is_no_file_is_moved_aside(tmp_path, kind):
         "link": lambda: path.symlink_to("/dev/zero"),
         "device": lambda: os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5)),
     }[kind]()
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     before = pages(live.fold.state)
     assert live.snapshot_trouble
     keeper = retention(retain=1)
     keeper.run(live)
     assert not keeper.trouble
-    assert pages(fresh(tmp_path).fold.state) == before
+    assert pages(follow(tmp_path).fold.state) == before
     assert os.path.lexists(tmp_path / BAD_SNAPSHOT_NAME)
 
 
 def test_a_bad_snapshot_is_moved_aside_and_kept(tmp_path):
     fill(tmp_path)
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"junk")
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     before = pages(live.fold.state)
     retention(retain=1).run(live)
     assert (tmp_path / BAD_SNAPSHOT_NAME).read_bytes() == b"junk"
-    again = fresh(tmp_path)
+    again = follow(tmp_path)
     assert again.snapshot_trouble == ""
     assert pages(again.fold.state) == before
 
@@ -453,7 +447,7 @@ def test_what_a_dead_writer_left_in_the_making_is_removed_after_a_minute(tmp_pat
         path.write_bytes(b"")
     os.utime(stale, (0, 0))
     os.utime(foreign, (0, 0))
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     retention().run(live)
     assert not stale.exists()
     assert young.exists()
@@ -462,7 +456,7 @@ def test_what_a_dead_writer_left_in_the_making_is_removed_after_a_minute(tmp_pat
 
 def test_trouble_is_told_once_and_tried_again(tmp_path, monkeypatch, caplog):
     fill(tmp_path)
-    live = fresh(tmp_path)
+    live = follow(tmp_path)
     now = [time.time()]
     keeper = retention(clock=lambda: now[0])
 
@@ -490,7 +484,7 @@ def test_what_the_cap_refused_goes_on_when_a_reader_takes_up_a_snapshot(tmp_path
     reader.drain()
     before = reader.fold.capped()
     assert before["mx_p2p_source_selection_seconds"] == 8
-    retention(retain=0).run(fresh(tmp_path))
+    retention(retain=0).run(follow(tmp_path))
     reader.drain()
     assert not reader.segments
     assert reader.fold.capped() == before

@@ -25,7 +25,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from prometheus_client.parser import text_string_to_metric_families
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
@@ -33,9 +32,9 @@ from mx_exporter.directory import compaction
 from mx_exporter.directory import follower as follower_module
 from mx_exporter.directory.compaction import Retention
 from mx_exporter.directory.follower import Follower
-from mx_exporter.exposition.fold_metrics import state_families
-from mx_exporter.exposition.text import families, render
 from mx_log.files import parse_segment_name
+from tests.support.folding import classic_page
+from tests.support.pages import parse
 from tests.support.writers import Writer
 
 SETTINGS = settings(
@@ -75,7 +74,7 @@ GAUGES = {"mx_loads_in_progress", "mx_exporter_events_lost", "mx_p2p_transfer_se
 
 
 def sample(name: str, **labels: str) -> Sample:
-    return name, frozenset(labels.items())
+    return name, tuple(sorted(labels.items()))
 
 
 @dataclass
@@ -179,14 +178,8 @@ class Crash(BaseException):
 
 def shown(follower: Follower) -> Page:
     """What a scrape shows, zeros left out."""
-    state = follower.fold.state
-    text = render([*families(state), *state_families(state)]).decode()
-    return {
-        (found.name, frozenset(found.labels.items())): found.value
-        for family in text_string_to_metric_families(text)
-        for found in family.samples
-        if found.name in COMPARED and found.value
-    }
+    found = parse(classic_page(follower.fold.state).decode())
+    return {key: value for key, value in found.items() if key[0] in COMPARED and value}
 
 
 class Exporter:

@@ -10,22 +10,14 @@ import pytest
 
 from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.core.fold import Fold
 from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
-from mx_exporter.directory.follower import Follower
 from mx_log.files import SNAPSHOT_NAME
 from tests.support.compacting import fill, segments_in
-from tests.support.strategies import pages
+from tests.support.folding import follow, pages
 
 
 def names(directory: Path) -> list[str]:
     return sorted(segments_in(directory), key=lambda name: int(name.split("-")[2][:-6]))
-
-
-def drained(directory: Path) -> Follower:
-    follower = Follower(str(directory), Fold(CATALOG))
-    follower.drain()
-    return follower
 
 
 def keeper(retain: int = 20_000, maximum: int = 10**9) -> Retention:
@@ -43,33 +35,33 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_positions_are_kept_without_a_compaction(log: Path) -> None:
-    follower = drained(log)
+    follower = follow(log)
     positions = dict.fromkeys(names(log), 5)
     assert keeper().keep(follower, positions)
     assert snapshot_in(log).shipped == positions
     assert snapshot_in(log).segments == {}
-    again = drained(log)
+    again = follow(log)
     assert again.shipped == positions
     assert pages(again.fold.state) == pages(follower.fold.state)
 
 
 def test_a_compaction_keeps_those_of_the_segments_that_stay(log: Path) -> None:
-    follower = drained(log)
+    follower = follow(log)
     positions = dict.fromkeys(names(log), 7)
     keeper().run(follower, shipped=lambda: positions)
     left = names(log)
     assert 0 < len(left) < 10
     assert snapshot_in(log).shipped == dict.fromkeys(left, 7)
     # Another owner, who does not tee, hands them on.
-    keeper(5_000).run(drained(log))
+    keeper(5_000).run(follow(log))
     assert len(names(log)) < len(left)
     assert snapshot_in(log).shipped == dict.fromkeys(names(log), 7)
 
 
 def test_other_positions_are_another_file_but_the_same_state(log: Path) -> None:
-    owner, retention = drained(log), keeper()
+    owner, retention = follow(log), keeper()
     retention.run(owner)
-    reader = drained(log)
+    reader = follow(log)
     before = pages(reader.fold.state)
     assert retention.keep(owner, {names(log)[-1]: 3})
     owner.drain()
@@ -83,22 +75,22 @@ def test_other_positions_are_another_file_but_the_same_state(log: Path) -> None:
     owner.drain()
     retention.run(owner)
     reader.drain()
-    assert pages(reader.fold.state) == pages(owner.fold.state) == pages(drained(log).fold.state)
+    assert pages(reader.fold.state) == pages(owner.fold.state) == pages(follow(log).fold.state)
 
 
 def test_what_an_older_table_derived_stays_as_it_is(log: Path) -> None:
-    owner, retention = drained(log), keeper()
+    owner, retention = follow(log), keeper()
     retention.run(owner)
     path = log / SNAPSHOT_NAME
     other = path.read_bytes().replace(b'"table":"', b'"table":"other ')
     assert other != path.read_bytes()
     path.write_bytes(other)
-    assert retention.keep(drained(log), {"x": 1})
+    assert retention.keep(follow(log), {"x": 1})
     assert path.read_bytes() == other.replace(b'"shipped":{}', b'"shipped":{"x":1}')
 
 
 def test_a_snapshot_that_was_not_taken_up_is_left_alone(log: Path) -> None:
-    owner, retention = drained(log), keeper()
+    owner, retention = follow(log), keeper()
     retention.run(owner)
     path = log / SNAPSHOT_NAME
     # Somebody put a good one in its place.
@@ -120,7 +112,7 @@ def test_positions_that_cannot_be_kept_are_trouble_told_once(
     log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [time.time()]
-    follower, retention = drained(log), Retention(10**6, 10**9, clock=lambda: now[0])
+    follower, retention = follow(log), Retention(10**6, 10**9, clock=lambda: now[0])
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -139,7 +131,7 @@ def test_positions_that_cannot_be_kept_are_trouble_told_once(
 def test_what_was_not_shipped_goes_only_as_far_as_writers_need_room(log: Path) -> None:
     total = sum((log / name).stat().st_size for name in names(log))
     each = total / 10
-    follower = drained(log)
+    follower = follow(log)
     # Crowded from the middle between the two bounds on: here above six segments and a half.
     now = [time.time()]
     retention = Retention(int(2 * each), int(11 * each), min_age=0, clock=lambda: now[0])

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,16 +24,8 @@ from mx_log.files import SNAPSHOT_NAME
 from mx_log.schema import MAX_LINE_BYTES
 from tests import support
 from tests.support import serving
-from tests.support.compacting import (
-    all_done,
-    fill,
-    page_of,
-    replayed,
-    segments_in,
-    start,
-    start_ranks,
-    stop,
-)
+from tests.support.compacting import all_done, fill, segments_in, start, start_ranks, stop
+from tests.support.pages import replayed
 from tests.support.writers import Writer
 
 PENDING = "mx_exporter_segments_pending"
@@ -78,7 +71,7 @@ def test_what_was_teed_replays_to_the_page_over_restarts(
 
     support.wait_until(is_done)
     answer = exporter.get()
-    page = page_of(exporter)
+    page = exporter.derived()
     assert answer.sample("mx_exporter_compactions_total") > 0
     assert answer.sample("mx_exporter_unshipped_segments_total") == 0
     teed = identities(out.read_bytes())
@@ -193,7 +186,7 @@ def test_output_that_nobody_will_read_ends_the_tee_alone(
 def test_a_closed_output_is_wrong_use(spawn: support.Spawner, tmp_path: Path) -> None:
     command = ("serve", "--tee", "--dir", str(tmp_path))
     script = f'exec "$0" -m mx_exporter {" ".join(command)} >&-'
-    process = spawn("sh", "-c", script, support.sys.executable)
+    process = spawn("sh", "-c", script, sys.executable)
     assert process.result() == 2
     assert process.error_output == "mx-metrics: --tee: standard output is closed\n"
 

@@ -18,7 +18,8 @@ from mx_exporter.directory import snapshot
 from mx_exporter.directory.follower import Follower
 from mx_log.files import SNAPSHOT_NAME
 from tests.support import Lines
-from tests.support.strategies import fold, logs, pages, settle
+from tests.support.folding import fold, pages, settle
+from tests.support.strategies import logs
 
 
 @given(logs(), st.integers(0, 25), st.booleans())

@@ -1,13 +1,12 @@
 """Golden cases: a folder of segments and the page that operators will scrape.
 
-Adding a case is adding a folder. ``make golden`` writes the expected pages again; read the
-difference before it is committed.
+Adding a case is adding a folder. With ``WRITE_GOLDEN=1`` the expected pages are written again;
+read the difference before it is committed.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,26 +14,19 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 
-from mx_exporter.core.builtin import CATALOG
-from mx_exporter.core.fold import Fold
-from mx_exporter.directory.follower import Follower
-from mx_exporter.exposition.fold_metrics import state_families
-from mx_exporter.exposition.text import families, render
 from tests import support
+from tests.support.folding import classic_page, follow, page_of
+from tests.support.pages import check_metrics
 
 GOLDEN = support.ROOT / "tests" / "golden"
 CASES = sorted(path for path in GOLDEN.iterdir() if path.is_dir())
 
 
 def pages(case: Path) -> dict[str, bytes]:
-    follower = Follower(str(case), Fold(CATALOG))
-    follower.drain()
-    state = follower.fold.state
+    state = follow(case).fold.state
     return {
-        "expected.prom": render([*families(state), *state_families(state)]),
-        "expected.om": render(
-            families(state, openmetrics=True, source_id_label=True), openmetrics=True
-        ),
+        "expected.prom": classic_page(state),
+        "expected.om": page_of(state),
     }
 
 
@@ -45,12 +37,7 @@ def test_golden(case, promtool):
         if os.environ.get("WRITE_GOLDEN"):
             expected.write_bytes(text)
         assert text.decode() == expected.read_text("utf-8")
-    done = subprocess.run(
-        [promtool, "check", "metrics"],
-        input=(case / "expected.prom").read_bytes(),
-        capture_output=True,
-    )
-    assert (done.returncode, done.stderr.decode()) == (0, "")
+    check_metrics(promtool, (case / "expected.prom").read_bytes())
     assert list(openmetrics_families((case / "expected.om").read_text("utf-8")))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,9 @@ from mx_exporter.core.builtin import FAMILIES
 from mx_exporter.exposition.fold_metrics import state_families
 from mx_exporter.exposition.text import families, render, seconds
 from tests.support import Lines
-from tests.support.strategies import HOSTILE, fold, logs, page
+from tests.support.folding import classic_page, fold, whole_page
+from tests.support.pages import check_metrics
+from tests.support.strategies import HOSTILE, logs
 
 
 def values_of(family: object) -> list[dict[str, str]]:
@@ -26,9 +27,8 @@ def values_of(family: object) -> list[dict[str, str]]:
 @given(logs())
 def test_every_page_parses_in_both_formats(lines):
     state = fold(lines).state
-    classic = render([*families(state), *state_families(state)]).decode()
-    assert len(list(classic_families(classic))) >= 7
-    assert len(list(openmetrics_families(page(state).decode()))) >= 7
+    assert len(list(classic_families(classic_page(state).decode()))) >= 7
+    assert len(list(openmetrics_families(whole_page(state).decode()))) >= 7
 
 
 @pytest.fixture
@@ -69,19 +69,14 @@ def test_hostile_labels_come_back_as_they_were(hostile_state):
 
 
 def test_promtool_takes_hostile_labels(hostile_state, promtool):
-    check(promtool, render([*families(hostile_state), *state_families(hostile_state)]))
-
-
-def check(promtool: str, text: bytes) -> None:
-    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True)
-    assert (done.returncode, done.stderr.decode()) == (0, "")
+    check_metrics(promtool, classic_page(hostile_state))
 
 
 def test_the_empty_page_is_a_page(promtool):
     state = fold([]).state
     assert render(families(state)) == b""
     assert render(families(state), openmetrics=True) == b"# EOF\n"
-    check(promtool, render(state_families(state)))
+    check_metrics(promtool, render(state_families(state)))
 
 
 def test_a_clock_that_steps_backwards_and_dates_that_are_none():
@@ -91,7 +86,7 @@ def test_a_clock_that_steps_backwards_and_dates_that_are_none():
         lines.append(log("sources_ordered", policy="p", seconds=1, timestamp=stamp))
         lines.append(log("sources_ordered", policy="p", seconds=1, timestamp=stamp))
     state = fold(lines).state
-    assert list(openmetrics_families(page(state).decode()))
+    assert list(openmetrics_families(whole_page(state).decode()))
     assert seconds(state.last_event) == 253402300799.999999
 
 
@@ -99,7 +94,7 @@ def test_a_negative_sum_shows_in_the_classic_text_alone():
     """OpenMetrics has no place for it; its page must still parse."""
     state = fold([Lines()("sources_ordered", policy="p", seconds=-1)]).state
     assert b'_sum{policy="p",scheme=""} -1.0' in render(families(state))
-    text = page(state).decode()
+    text = whole_page(state).decode()
     assert list(openmetrics_families(text))
     assert "mx_p2p_source_selection_seconds_sum" not in text
     assert 'mx_p2p_source_selection_seconds_bucket{le="+Inf",policy="p",scheme=""} 1.0' in text
@@ -142,4 +137,4 @@ def test_a_json_line_with_an_escaped_surrogate_is_a_bad_line_and_breaks_no_page(
     assert json.loads(line)["policy"] == "\ud800"
     whole = fold([line])
     assert whole.state.rejected == {"not_json": 1}
-    page(whole.state).decode()
+    whole_page(whole.state).decode()

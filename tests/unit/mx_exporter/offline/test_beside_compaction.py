@@ -25,7 +25,8 @@ from mx_exporter.offline import fold_logs, fold_sources, inputs, sources
 from mx_exporter.offline.engines import process_pool
 from mx_log.files import SNAPSHOT_NAME
 from tests.support import ROOT, Spawner, wait_until
-from tests.support.offline_logs import page_of, ranks
+from tests.support.folding import replayed_page
+from tests.support.load_logs import ranks
 
 
 class Owner:
@@ -45,10 +46,7 @@ class Owner:
 
 
 def page(directory: Path, jobs: int = 1) -> bytes:
-    attempt = generations.settled(
-        lambda: fold_logs.fold_logs(CATALOG, (str(directory),), jobs=jobs)
-    )
-    return page_of(attempt[2].state)
+    return generations.settled(lambda: replayed_page(directory, jobs=jobs))
 
 
 def before(real: Callable[..., Any], act: Callable[[], None], times: int) -> Callable[..., Any]:

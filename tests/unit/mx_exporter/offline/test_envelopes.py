@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mx_exporter.core.decode import Rejected
 from mx_exporter.offline.envelopes import Opened, Unwrapper
 from mx_log.schema import MAX_LINE_BYTES
-from tests.support import offline_logs
-from tests.support.offline_logs import ENVELOPES
+from tests.support import envelopes, load_logs
+from tests.support.envelopes import ENVELOPES
 
 LINE = b'{"event":"x","proc":"a","seq":0,"text":"\\"quoted\\" \\\\ \xc3\xbc"}'
 
@@ -31,7 +31,7 @@ def reasons(data: bytes) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name in ENVELOPES if name != "logcli, newest first"])
 def test_gives_back_the_lines_in_order(name: str, tmp_path: Path) -> None:
-    lines = offline_logs.lines_of(offline_logs.ranks(tmp_path))
+    lines = load_logs.lines_of(load_logs.ranks(tmp_path))
     found = opened(ENVELOPES[name](lines))
     assert [json.loads(line) for line in found] == [json.loads(line) for line in lines]
     if name not in ("crlf", "parsed by the collector"):
@@ -79,9 +79,9 @@ def test_never_raises_for_json_of_any_shape(value: object) -> None:
 
 
 def test_parts_of_two_streams_are_kept_apart() -> None:
-    ours = offline_logs.cri([LINE], part=20).splitlines()
+    ours = envelopes.cri([LINE], part=20).splitlines()
     theirs = LINE.replace(b'"seq":0', b'"seq":1')
-    chatter = offline_logs.cri([theirs], part=30, stream="stderr").splitlines()
+    chatter = envelopes.cri([theirs], part=30, stream="stderr").splitlines()
     mixed = [line for pair in zip(ours, chatter, strict=False) for line in pair]
     mixed += ours[len(chatter) :] + chatter[len(ours) :]
     assert sorted(map(bytes, opened(b"\n".join(mixed)))) == sorted(  # type: ignore[arg-type]
@@ -92,16 +92,14 @@ def test_parts_of_two_streams_are_kept_apart() -> None:
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda line, stream: offline_logs.cri([line], stream=stream),
-        lambda line, stream: offline_logs.cri([line], stream=stream, part=7),
-        lambda line, stream: offline_logs.vector(
-            offline_logs.cri([line], stream=stream).splitlines()
-        ),
-        lambda line, stream: offline_logs.docker([line], stream=stream),
-        lambda line, stream: offline_logs.docker([line], stream=stream, part=7),
-        lambda line, stream: offline_logs.logcli([line], stream=stream),
-        lambda line, stream: offline_logs.loki_api([line], stream=stream),
-        lambda line, stream: offline_logs.loki_push([line], stream=stream),
+        lambda line, stream: envelopes.cri([line], stream=stream),
+        lambda line, stream: envelopes.cri([line], stream=stream, part=7),
+        lambda line, stream: envelopes.vector(envelopes.cri([line], stream=stream).splitlines()),
+        lambda line, stream: envelopes.docker([line], stream=stream),
+        lambda line, stream: envelopes.docker([line], stream=stream, part=7),
+        lambda line, stream: envelopes.logcli([line], stream=stream),
+        lambda line, stream: envelopes.loki_api([line], stream=stream),
+        lambda line, stream: envelopes.loki_push([line], stream=stream),
     ],
 )
 def test_what_programs_say_on_standard_error_is_left_out(
@@ -116,13 +114,13 @@ def test_what_programs_say_on_standard_error_is_left_out(
 
 def test_an_over_long_message_on_standard_error_is_left_out_as_well() -> None:
     message = b"x" * (2 * MAX_LINE_BYTES)
-    assert reasons(offline_logs.cri([message], stream="stdout", part=16384)) == ["too_long"]
-    assert opened(offline_logs.cri([message], stream="stderr", part=16384)) == []
-    assert opened(offline_logs.cri([message, LINE], stream="stderr")) == [LINE]
+    assert reasons(envelopes.cri([message], stream="stdout", part=16384)) == ["too_long"]
+    assert opened(envelopes.cri([message], stream="stderr", part=16384)) == []
+    assert opened(envelopes.cri([message, LINE], stream="stderr")) == [LINE]
 
 
 def test_a_part_without_its_rest_is_given_up_at_the_end() -> None:
-    data = offline_logs.cri([LINE], part=20).splitlines()
+    data = envelopes.cri([LINE], part=20).splitlines()
     unwrapper = Unwrapper()
     assert [unwrapper.open(line) for line in data[:2]] == [[], []]
     assert unwrapper.rest() == [LINE[:40]]
@@ -138,7 +136,7 @@ def test_chatter_of_fluent_bit_does_not_swallow_the_next_line() -> None:
 
 
 def test_several_lines_in_one_message() -> None:
-    assert opened(offline_logs.vector([LINE + b"\n" + LINE + b"\n"])) == [LINE, LINE]
+    assert opened(envelopes.vector([LINE + b"\n" + LINE + b"\n"])) == [LINE, LINE]
 
 
 def test_our_own_event_may_have_fields_that_look_like_an_envelope() -> None:
@@ -170,7 +168,7 @@ def test_the_line_limit_is_that_of_the_line_inside(wrap: str) -> None:
         return start + b"x" * (length - len(start) - 2) + b'"}'
 
     part = 16384 if "parts" in wrap else 0
-    envelope = {"cri in parts": lambda lines: offline_logs.cri(lines, part=part)}.get(
+    envelope = {"cri in parts": lambda lines: envelopes.cri(lines, part=part)}.get(
         wrap, ENVELOPES[wrap]
     )
     fits, too_long = padded(MAX_LINE_BYTES - 1), padded(MAX_LINE_BYTES)
@@ -183,8 +181,8 @@ def test_the_line_limit_is_that_of_the_line_inside(wrap: str) -> None:
 
 def test_a_line_in_parts_that_never_ends_is_not_held() -> None:
     unwrapper = Unwrapper()
-    part = offline_logs.cri([b"x" * 65536]).replace(b" F ", b" P ").strip()
+    part = envelopes.cri([b"x" * 65536]).replace(b" F ", b" P ").strip()
     found = [line for _ in range(100) for line in unwrapper.open(part)]
     assert [line.reason for line in found if isinstance(line, Rejected)] == ["too_long"]
     assert unwrapper.rest() == []
-    assert unwrapper.open(offline_logs.cri([LINE]).strip()) == [LINE]
+    assert unwrapper.open(envelopes.cri([LINE]).strip()) == [LINE]

@@ -26,40 +26,13 @@ from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
 from mx_exporter.exposition import text
 from mx_exporter.offline.engines import process_pool
-from mx_exporter.offline.fold_logs import fold_logs
 from mx_exporter.offline.inputs import gather, merged
 from mx_log.files import SNAPSHOT_NAME
-from tests.support import Lines, offline_logs
-from tests.support.offline_logs import live_page, page_of, ranks
-
-Run = Callable[..., tuple[int, bytes, str]]
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Run a replay in this process: its exit code, standard output and standard error."""
-
-    def run(*logs: Path, **options: Any) -> tuple[int, bytes, str]:
-        code = replay.run(tuple(map(str, logs)), **options)
-        out, err = capfdbinary.readouterr()
-        return code, out, err.decode()
-
-    return run
-
-
-@pytest.fixture
-def checked(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., tuple[int, list[str]]]:
-    """Run a check in this process: its exit code, and the lines of its report."""
-
-    def run(*logs: Path, **options: Any) -> tuple[int, list[str]]:
-        code = check.run(tuple(map(str, logs)), **options)
-        return code, capfdbinary.readouterr().out.decode().splitlines()
-
-    return run
-
-
-def page(*logs: Path | str, jobs: int = 1) -> bytes:
-    return page_of(fold_logs(CATALOG, tuple(map(str, logs)), jobs=jobs)[2].state)
+from tests.support import Lines, load_logs
+from tests.support.commands import Run
+from tests.support.folding import live_page, page_of
+from tests.support.folding import replayed_page as page
+from tests.support.load_logs import ranks
 
 
 def compact(directory: Path, retain: int = 1) -> Follower:
@@ -156,12 +129,12 @@ def test_a_writer_that_logs_on_after_a_compaction(tmp_path: Path) -> None:
     short = tmp_path / "short"
     whole.mkdir()
     for n in range(3):
-        offline_logs.segment(log, whole, n, offline_logs.loads(log, 2, rng, end=False))
+        load_logs.segment(log, whole, n, load_logs.loads(log, 2, rng, end=False))
     shutil.copytree(whole, short)
     compact(short)
     assert segments_of(short) == []
     for n in (3, 4):
-        more = offline_logs.segment(log, whole, n, offline_logs.loads(log, 2, rng))
+        more = load_logs.segment(log, whole, n, load_logs.loads(log, 2, rng))
         shutil.copy(more, short)
     assert page(short) == live_page(short)
     # The exporter took the writer for gone: three loads were abandoned, either way.
@@ -240,7 +213,7 @@ def test_several_directories_merge(tmp_path: Path) -> None:
         for rank in range(2):
             log = Lines(f"{number}{rank:011x}", rank=rank, start=Lines.START + rank / 7)
             for n in range(3):
-                offline_logs.segment(log, pod, n, offline_logs.loads(log, 2, rng, end=n < 2))
+                load_logs.segment(log, pod, n, load_logs.loads(log, 2, rng, end=n < 2))
     before = page(*pods)
     compact(pods[0])
     compact(pods[1], retain=size_of(pods[1]) // 2)
@@ -298,7 +271,7 @@ def test_several_processes_print_the_same_bytes(
 
 def test_folding_on_from_parts_of_a_state_gives_the_whole(tmp_path: Path) -> None:
     paths = ranks(tmp_path, processes=4, segments=3, end=False)
-    lines = offline_logs.lines_of(paths)
+    lines = load_logs.lines_of(paths)
     rng = random.Random(2)
     for _ in range(20):
         rng.shuffle(lines)
@@ -321,7 +294,7 @@ def test_folding_on_from_parts_of_a_state_gives_the_whole(tmp_path: Path) -> Non
 
 def test_a_cap_holds_for_the_snapshot_as_well(tmp_path: Path, run: Run) -> None:
     for number in range(6):
-        offline_logs.segment(Lines(f"{number:012x}", scheme=f"s{number}"), tmp_path, 0, [])
+        load_logs.segment(Lines(f"{number:012x}", scheme=f"s{number}"), tmp_path, 0, [])
     compact(tmp_path, retain=size_of(tmp_path) // 2)
     assert run(tmp_path, max_series=5)[1].count(b"mx_build_info{") == 5
     assert run(tmp_path)[1].count(b"mx_build_info{") == 6

@@ -14,7 +14,7 @@ from mx_exporter.core.decode import Event, Rejected
 from mx_exporter.offline import reader
 from mx_exporter.offline.sources import Source
 from mx_log.files import parse_segment_name
-from tests.support import Lines, offline_logs
+from tests.support import Lines, envelopes
 
 LIMIT = 400
 
@@ -77,7 +77,7 @@ def test_lines_that_hold_nothing_do_not_take_the_others_apart(tmp_path: Path) ->
     said = b"2026-01-01T00:00:00Z stderr F something\n"
     good = [KINDS["event"](number) for number in range(300)]
     path = tmp_path / "collected.log"
-    path.write_bytes(b"".join(offline_logs.cri([line]) + said + b"\n" for line in good))
+    path.write_bytes(b"".join(envelopes.cri([line]) + said + b"\n" for line in good))
     batches = [values for _, values in reader.read(Source(str(path)), CATALOG.decoder)]
     assert len(batches) <= 2
     assert [event.seq for values in batches for event in values] == list(range(300))
@@ -88,12 +88,12 @@ def test_numbers_of_envelopes_are_those_of_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "collected.log"
     path.write_bytes(
         b"starting\n"
-        + offline_logs.cri([good, b"", b"junk"])
-        + offline_logs.cri([good], part=80)
-        + offline_logs.loki_api([good, b"junk", good])
-        + offline_logs.docker([good[:-1]])
+        + envelopes.cri([good, b"", b"junk"])
+        + envelopes.cri([good], part=80)
+        + envelopes.loki_api([good, b"junk", good])
+        + envelopes.docker([good[:-1]])
     )
-    parts = len(offline_logs.cri([good], part=80).splitlines())
+    parts = len(envelopes.cri([good], part=80).splitlines())
     found = [
         (number, record.reason if isinstance(record, Rejected) else "good")
         for number, record in numbered(Source(str(path)))

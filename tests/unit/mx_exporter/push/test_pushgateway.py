@@ -13,11 +13,11 @@ from pathlib import Path
 
 import bcrypt
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from mx_exporter.config import read_settings
 from tests import support
 from tests.support import running, serving
+from tests.support.pages import derived, parse, replayed
 
 BIN = Path(sys.executable).parent / "mx-metrics"
 
@@ -60,7 +60,7 @@ def push(
     return process.error_output
 
 
-def labels(given: dict[str, str]) -> frozenset[tuple[str, str]]:
+def comparable(given: dict[str, str]) -> frozenset[tuple[str, str]]:
     """Labels to compare: the gateway writes boundaries in its own way."""
     bound = {"le": str(float(given["le"]))} if "le" in given else {}
     return frozenset({**given, **bound}.items())
@@ -68,12 +68,8 @@ def labels(given: dict[str, str]) -> frozenset[tuple[str, str]]:
 
 def samples(page: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Samples of the derived families by name and labels."""
-    return {
-        (sample.name, labels(sample.labels)): sample.value
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-        if sample.name.startswith("mx_") and not sample.name.startswith("mx_exporter_")
-    }
+    found = parse(derived(page.encode()).decode())
+    return {(name, comparable(dict(labels))): value for (name, labels), value in found.items()}
 
 
 def of_pod(page: str, pod: str, job: str = "modelexpress") -> dict[object, float]:
@@ -91,9 +87,7 @@ def test_what_is_pushed_is_what_a_replay_prints(
 ) -> None:
     shutil.copytree(support.ROOT / "tests" / "golden" / "loads", tmp_path / "log")
     log = tmp_path / "log"
-    replay = spawn.python("-m", "mx_exporter", "replay", *sorted(log.glob("*.jsonl")))
-    assert replay.result() == 0, replay.error_output
-    expected = samples(replay.output)
+    expected = samples(replayed(spawn, *sorted(log.glob("*.jsonl"))).decode())
     assert len(expected) > 50
     for path in log.glob("*.prom"):
         path.unlink()

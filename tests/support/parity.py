@@ -6,19 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TypeAlias
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from mx_exporter.core.builtin import CATALOG, FAMILIES
 from mx_exporter.core.exact_sum import to_float
 from mx_exporter.core.fold import Fold
 from tests import support
+from tests.support import pages
+from tests.support.pages import Samples
 
 PROGRAMS = Path(__file__).parent / "programs"
-
-#: By sample name and labels.
-Samples: TypeAlias = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def both(theirs: Path, ours: Path, *, with_ids: bool = False) -> tuple[Samples, Samples]:
@@ -49,15 +45,12 @@ def check(expected: Samples, found: Samples, tolerance: Samples) -> None:
 
 
 def samples(page: bytes) -> Samples:
-    """Samples of the ``mx_`` families; a sample that is there twice is an error."""
-    found: Samples = {}
-    for family in text_string_to_metric_families(page.decode()):
-        for sample in family.samples:
-            if sample.name.startswith("mx_") and not sample.name.endswith("_created"):
-                key = (sample.name, tuple(sorted(sample.labels.items())))
-                assert key not in found
-                found[key] = sample.value
-    return found
+    """The samples of the ``mx_`` families, without the times at which they began."""
+    return {
+        key: value
+        for key, value in pages.parse(page.decode()).items()
+        if key[0].startswith("mx_") and not key[0].endswith("_created")
+    }
 
 
 def printed(*command: object) -> bytes:
@@ -78,7 +71,7 @@ def magnitudes(directory: Path) -> Samples:
             for field in ("seconds", "count"):
                 if field in event:
                     event[field] = abs(event[field])
-            whole.feed([event])
+            whole.feed_lines([json.dumps(event).encode()])
     found: Samples = {}
     for family in FAMILIES:
         if family.buckets:

@@ -1,16 +1,10 @@
-"""What tests of rules and dashboards share: a served page, and expressions."""
+"""Expressions of rules and dashboards."""
 
 from __future__ import annotations
 
-import urllib.request
-from pathlib import Path
 from typing import Any
 
 import promql_parser
-
-from tests import support
-
-DEPLOY = support.ROOT / "deploy"
 
 
 def filled(expression: str, window: str = "1h") -> str:
@@ -18,27 +12,6 @@ def filled(expression: str, window: str = "1h") -> str:
     for name in ("namespace", "scheme", "engine", "model"):
         expression = expression.replace(f"${name}", ".*")
     return expression.replace("$window", window)
-
-
-class Served:
-    """A real exporter of a directory."""
-
-    def __init__(self, spawner: support.Spawner, log: Path, *options: str | Path) -> None:
-        self.address = f"127.0.0.1:{support.free_port()}"
-        self.log = log
-        self._process = spawner.python(
-            "-m", "mx_exporter", "serve", "--listen", self.address, "--dir", log, *options
-        )
-        support.wait_until(self.page)
-
-    def page(self) -> str:
-        """What it serves; nothing before it is ready."""
-        assert self._process.poll() is None, self._process.error_output
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=10) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
 
 
 def selectors(expression: str) -> list[promql_parser.VectorSelector]:

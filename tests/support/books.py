@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests import support
-from tests.support.crashing import Samples, total
+from tests.support.pages import Samples, total
 
 
 def books_close(
