@@ -76,10 +76,6 @@ def test_once_on_it_stays_on(log: Log, monkeypatch: Any) -> None:
     assert log.names() == ["nixl_received"]
 
 
-# --------------------------------------------------------------------------------------
-# Rank
-
-
 def test_enabling_close_to_the_recursion_limit(log: Log) -> None:
     raised: list[Any] = []
 

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,7 +183,7 @@ def test_output_that_nobody_will_read_ends_the_tee_alone(
 def test_a_closed_output_is_wrong_use(spawn: support.Spawner, tmp_path: Path) -> None:
     command = ("serve", "--tee", "--dir", str(tmp_path))
     script = f'exec "$0" -m mx_exporter {" ".join(command)} >&-'
-    process = spawn("sh", "-c", script, support.sys.executable)
+    process = spawn("sh", "-c", script, sys.executable)
     assert process.result() == 2
     assert process.error_output == "mx-metrics: --tee: standard output is closed\n"
 
