@@ -230,7 +230,7 @@ def families_page() -> Iterator[str]:
                 if family.buckets
                 else ""
             )
-            + (f"- born at zero with {ZERO[family.born_with]}\n" if family.born_with else "")
+            + (f"- born at zero with {ZERO[family.zeros]}\n" if family.zeros else "")
         )
         yield table(
             ["label", "known values", "any other value", "null"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mx_emitter.recorders import Recorders
-from mx_exporter.core.parse import parse_line
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.decode import Event
 from mx_log.schema import EVENTS, HEADERS, RESERVED_KEYS
 from tests import support
 
@@ -72,8 +74,8 @@ def test_examples_of_lines_are_events() -> None:
     examples = re.findall(r"^```json\n(.+?)\n```$", text, re.MULTILINE)
     assert len(examples) == 2
     for example in examples:
-        event = parse_line(example.encode())
-        assert isinstance(event, dict), event
+        assert isinstance(CATALOG.decoder.decode_line(example.encode()), Event), example
+        event = json.loads(example)
         assert event["event"] in EVENTS
         assert RESERVED_KEYS - {"load_id"} <= set(event)
         unknown = set(event) - RESERVED_KEYS - {f.name for f in EVENTS[event["event"]].fields}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import orjson
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.state import State
 from mx_exporter.exposition.text import families, render
 from mx_exporter.offline.fold_sources import fold_sources
@@ -44,7 +45,7 @@ def rows() -> Iterator[Row]:
 
 def fold(place: Path) -> State:
     """The state of a directory."""
-    return fold_sources(find([str(place)]).sources, Writers()).state
+    return fold_sources(CATALOG, find([str(place)]).sources, Writers()).state
 
 
 def page(state: State) -> bytes:

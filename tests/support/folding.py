@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
 from mx_exporter.directory.follower import Follower
@@ -18,7 +19,7 @@ from tests.support.pages import Samples, parse
 
 def fold(lines: Iterable[bytes], gone: bool = True, **options: Any) -> Fold:
     """Fold lines; afterwards the writers are ``gone`` or still live."""
-    whole = Fold(**options)
+    whole = Fold(CATALOG, **options)
     whole.feed_lines(lines)
     if gone:
         settle(whole)
@@ -45,7 +46,7 @@ def settle(whole: Fold) -> None:
 
 def follow(directory: Path) -> Follower:
     """A fresh follower of a directory, after its first drain."""
-    follower = Follower(str(directory), Fold())
+    follower = Follower(str(directory), Fold(CATALOG))
     follower.drain()
     return follower
 
@@ -79,7 +80,7 @@ def live_page(directory: Path, *, source_id_label: bool = True) -> bytes:
 
 def replayed_page(*logs: Path | str, jobs: int = 1) -> bytes:
     """What a replay of logs gives, folded in this process and ``jobs`` workers."""
-    return page_of(fold_logs(tuple(map(str, logs)), jobs=jobs)[2].state)
+    return page_of(fold_logs(CATALOG, tuple(map(str, logs)), jobs=jobs)[2].state)
 
 
 def samples(state: State, **options: Any) -> Samples:

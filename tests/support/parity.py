@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mx_exporter.core.builtin import FAMILIES
+from mx_exporter.core.builtin import CATALOG, FAMILIES
 from mx_exporter.core.exact_sum import to_float
 from mx_exporter.core.fold import Fold
 from tests import support
@@ -64,7 +64,7 @@ def printed(*command: object) -> bytes:
 
 def magnitudes(directory: Path) -> Samples:
     """For each histogram's sum: the sum of the magnitudes of what went into it."""
-    whole = Fold()
+    whole = Fold(CATALOG)
     for segment in sorted(directory.glob("events-*.jsonl")):
         for line in segment.read_bytes().splitlines():
             event = json.loads(line)

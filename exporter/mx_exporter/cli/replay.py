@@ -75,6 +75,7 @@ def run(
     :raises UsageError: a path names nothing.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
+    from ..core.builtin import CATALOG
     from ..directory.generations import settled
     from ..exposition.json_lines import json_lines
     from ..exposition.text import families, render
@@ -82,7 +83,9 @@ def run(
 
     with _Progress() as progress:
         found, bases, outcome = settled(
-            lambda: fold_logs(logs, max_series=max_series, jobs=jobs, progress=progress.begin)
+            lambda: fold_logs(
+                CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
+            )
         )
     state = outcome.state
     if output == "json":

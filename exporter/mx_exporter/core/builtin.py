@@ -18,6 +18,8 @@ from .catalog import (
     LATEST,
     PRESENCE,
     SUM,
+    WITH_HEADER,
+    WITH_POLICY,
     Catalog,
     Family,
     Label,
@@ -80,7 +82,7 @@ FAMILIES: tuple[Family, ...] = (
         (_POLICY, _SCHEME, _SOURCE),
         ("source_selected",),
         "0.6.0",
-        born_with="policy",
+        zeros=WITH_POLICY,
     ),
     Family(
         "mx_p2p_source_attempts_total",
@@ -93,7 +95,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
         ("source_attempted",),
         "0.6.0",
-        born_with="policy",
+        zeros=WITH_POLICY,
     ),
     Family(
         "mx_p2p_metadata_lookup_failures_total",
@@ -102,7 +104,7 @@ FAMILIES: tuple[Family, ...] = (
         (_POLICY, _SCHEME),
         ("metadata_lookup_failed",),
         "0.6.0",
-        born_with="policy",
+        zeros=WITH_POLICY,
     ),
     Family(
         "mx_p2p_list_sources_total",
@@ -111,7 +113,7 @@ FAMILIES: tuple[Family, ...] = (
         (_POLICY, _SCHEME, Label("result", ("ok", "empty", "error"), "error")),
         ("sources_listed",),
         "0.6.0",
-        born_with="policy",
+        zeros=WITH_POLICY,
     ),
     Family(
         "mx_nixl_data_plane_errors_total",
@@ -120,7 +122,7 @@ FAMILIES: tuple[Family, ...] = (
         (_SCHEME, Label("kind", ("timeout", "status_error"), "status_error")),
         ("nixl_failed",),
         "0.6.0",
-        born_with="header",
+        zeros=WITH_HEADER,
     ),
     Family(
         "mx_nixl_receive_total",
@@ -129,7 +131,7 @@ FAMILIES: tuple[Family, ...] = (
         (_SCHEME, Label("result", ("complete", "partial", "empty", "rejected"), "empty")),
         ("nixl_received",),
         "0.6.0",
-        born_with="header",
+        zeros=WITH_HEADER,
     ),
     Family(
         "mx_p2p_candidates",
@@ -258,7 +260,7 @@ FAMILIES: tuple[Family, ...] = (
         ("events_dropped",),
         "ours",
         field="count",
-        born_with="header",
+        zeros=WITH_HEADER,
     ),
 )
 

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mx_log.schema import Event
+from mx_log.schema import OPTIONAL_TEXT, TEXT, Event
+
+from .decode import Decoder
 
 #: How a family measures the events it is derived from.
 COUNT = "counter, one an event"
@@ -26,6 +28,12 @@ ABANDONED = "counter, loads whose writer is gone"
 #: is dropped (and counted as refused), or it becomes the value given here.
 KEEP = "\0keep"
 DROP = "\0drop"
+
+
+#: What brings the zero series of a counter into being: a header, for its scheme; or any event that
+#: names a policy, for that policy and its scheme.
+WITH_HEADER = "header"
+WITH_POLICY = "policy"
 
 
 class Label(NamedTuple):
@@ -62,8 +70,8 @@ class Family:
     """One row: a family and how it is derived.
 
     ``events`` name what it is derived from, ``field`` holds the amount or observation.
-    ``born_with`` names what brings its zero series into being: a ``header``, for its scheme,
-    or any event that names a ``policy``; one series for each value in its labels' domains.
+    ``zeros`` names what brings its zero series into being: `WITH_HEADER` or `WITH_POLICY`; there
+    is one for each value in its labels' domains.
     """
 
     name: str
@@ -74,7 +82,7 @@ class Family:
     since: str
     field: str = ""
     buckets: tuple[float, ...] = ()
-    born_with: str = ""
+    zeros: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -121,7 +129,28 @@ class Catalog:
     """
 
     def __init__(self, events: Iterable[Event], families: Iterable[Family]) -> None:
+        #: name -> event
         self.events: Mapping[str, Event] = {event.name: event for event in events}
         self.families: tuple[Family, ...] = tuple(families)
         #: name -> family
         self.by_name: Mapping[str, Family] = {family.name: family for family in self.families}
+        #: Lines to these events.
+        self.decoder = Decoder(self.events.values())
+        labels = {label.name for family in self.families for label in family.labels}
+        #: event -> fields, each text or null, by which its events are told apart: two events that
+        #: agree in all of them feed the same series.
+        self.keys: Mapping[str, tuple[str, ...]] = {
+            event.name: (
+                "scheme",
+                *(
+                    field.name
+                    for field in event.fields
+                    if field.kind in (TEXT, OPTIONAL_TEXT) and field.name in labels
+                ),
+            )
+            for event in self.events.values()
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The decoder's types are made again where the catalogue is taken out.
+        return Catalog, (tuple(self.events.values()), self.families)

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from ..errors import MxError
-from .builtin import FAMILIES
+from .catalog import Catalog
 from .ledger import Book
 from .load_tracker import Load, Loads
 from .series_table import maker
@@ -33,7 +33,7 @@ class BadSnapshot(MxError):
 class Snapshot:
     """A state, and what it stands for."""
 
-    state: State = field(default_factory=State)
+    state: State
     #: proc -> number of the last segment that the state stands for.
     segments: dict[str, int] = field(default_factory=dict)
     #: Families that start afresh: the snapshot was derived with another row of the table.
@@ -43,9 +43,12 @@ class Snapshot:
 
 
 def dump(
-    state: State, segments: Mapping[str, int], shipped: Mapping[str, int] | None = None
+    catalog: Catalog,
+    state: State,
+    segments: Mapping[str, int],
+    shipped: Mapping[str, int] | None = None,
 ) -> bytes:
-    """A snapshot as it lies in its file: one JSON object."""
+    """A snapshot as it lies in its file: one JSON object. Parameters as for `Snapshot`."""
     return orjson.dumps(
         {
             "format": FORMAT,
@@ -57,7 +60,7 @@ def dump(
                     "series": _pack_table(state.series[family.name]),
                     "detail": _pack_table(state.detail.get(family.name, {})),
                 }
-                for family in FAMILIES
+                for family in catalog.families
             },
             "loads": _pack_loads(state.loads),
             "books": {
@@ -81,10 +84,10 @@ def dump(
     )
 
 
-def load(data: bytes) -> Snapshot:
-    """Read a snapshot back.
+def load(catalog: Catalog, data: bytes) -> Snapshot:
+    """Read a snapshot back. A family that the catalogue derives in another way starts afresh.
 
-    Raises `BadSnapshot` when it is damaged or of a format that this version does not know.
+    :raises BadSnapshot: it is damaged, or of a format that this version does not know.
     """
     try:
         packed = orjson.loads(data)
@@ -92,7 +95,7 @@ def load(data: bytes) -> Snapshot:
             raise BadSnapshot(
                 f"is of format {packed['format']!r}, and this version reads format {FORMAT}"
             )
-        return _unpack(packed)
+        return _unpack(catalog, packed)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise BadSnapshot(f"is damaged: {_words(error)}") from None
 
@@ -123,10 +126,10 @@ def _pack_loads(loads: Loads) -> dict[str, Any]:
     }
 
 
-def _unpack(packed: dict[str, Any]) -> Snapshot:
-    state = State()
+def _unpack(catalog: Catalog, packed: dict[str, Any]) -> Snapshot:
+    state = State(catalog)
     changed = []
-    for family in FAMILIES:
+    for family in catalog.families:
         kept = packed["families"].get(family.name)
         if kept is None:
             continue

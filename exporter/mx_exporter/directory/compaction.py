@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, SegmentName, parse_segment_name
 
 from ..core.snapshot_codec import BadSnapshot, Snapshot, dump
+from ..core.state import State
 from . import snapshot
 from .follower import Follower
 from .segments import BLOCK_BYTES, Segment, open_segment, probe
@@ -132,7 +133,7 @@ class Retention:
             try:
                 if not follower.knows(snapshot.identity(dir_fd)):
                     return False
-                identity = snapshot.amend(dir_fd, shipped)
+                identity = snapshot.amend(follower.fold.catalog, dir_fd, shipped)
             finally:
                 os.close(dir_fd)
         except BadSnapshot:  # the follower told of it
@@ -223,8 +224,9 @@ class Retention:
             os.rename(SNAPSHOT_NAME, BAD_SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
             _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
             follower.snapshot_trouble = ""
-        found = snapshot.read(dir_fd)
-        base = found[0] if found else Snapshot()
+        catalog = follower.fold.catalog
+        found = snapshot.read(catalog, dir_fd)
+        base = found[0] if found else Snapshot(State(catalog))
         fold = follower.fold.fresh(base.state)
         covered = dict(base.segments)
         for segment in chosen:
@@ -251,7 +253,7 @@ class Retention:
             for name, position in (base.shipped if shipped is None else shipped).items()
             if name not in names
         }
-        identity = snapshot.write(dir_fd, dump(fold.state, covered, kept))
+        identity = snapshot.write(dir_fd, dump(catalog, fold.state, covered, kept))
         follower.compacted(names, covered, identity)
         self.compactions += 1
         self._remove(dir_fd, names)

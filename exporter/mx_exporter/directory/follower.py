@@ -238,7 +238,7 @@ class Follower:
             return None
         path = os.path.join(self.directory, SNAPSHOT_NAME)
         try:
-            read = snapshot.read(dir_fd)
+            read = snapshot.read(self.fold.catalog, dir_fd)
         except (BadSnapshot, OSError) as error:
             self._snapshot = found
             self.snapshot_trouble = str(error)

@@ -14,22 +14,23 @@ import orjson
 
 from mx_log.files import SNAPSHOT_NAME
 
+from ..core.catalog import Catalog
 from ..core.snapshot_codec import Snapshot, dump, load
 from ..core.state import State
 from . import atomic_write
 from .segments import open_segment
 
 
-def read(dir_fd: int) -> tuple[Snapshot, tuple[int, int, int]] | None:
+def read(catalog: Catalog, dir_fd: int) -> tuple[Snapshot, tuple[int, int, int]] | None:
     """The snapshot of a directory, and the identity of its file; None when there is none.
 
     Raises `BadSnapshot`, ``OSError`` when it cannot be read.
     """
     found = _contents(dir_fd)
-    return (load(found[0]), found[1]) if found else None
+    return (load(catalog, found[0]), found[1]) if found else None
 
 
-def amend(dir_fd: int, shipped: Mapping[str, int]) -> tuple[int, int, int]:
+def amend(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> tuple[int, int, int]:
     """Keep other positions of shipping and the same state; return the new file's identity.
 
     Where there is no snapshot, one that stands for nothing is made. Raises ``OSError``, and
@@ -37,8 +38,8 @@ def amend(dir_fd: int, shipped: Mapping[str, int]) -> tuple[int, int, int]:
     """
     found = _contents(dir_fd)
     if found is None:
-        return write(dir_fd, dump(State(), {}, shipped))
-    load(found[0])
+        return write(dir_fd, dump(catalog, State(catalog), {}, shipped))
+    load(catalog, found[0])
     # Not taken apart and put together again: what an older table derived is to stay as it is.
     packed = orjson.loads(found[0])
     return write(dir_fd, orjson.dumps({**packed, "shipped": dict(shipped)}))

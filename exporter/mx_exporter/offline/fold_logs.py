@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..core.catalog import Catalog
 from ..errors import MxError
 from .engines.process_pool import fold_all
 from .fold_sources import Outcome
@@ -16,6 +17,7 @@ def _ignore(_: int) -> None:
 
 
 def fold_logs(
+    catalog: Catalog,
     logs: tuple[str, ...],
     *,
     max_series: int | None = None,
@@ -24,6 +26,7 @@ def fold_logs(
 ) -> tuple[Found, list[Base], Outcome]:
     """Fold ``logs`` once.
 
+    :param catalog: what is derived from them.
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :param max_series: cap of `Fold`.
     :param jobs: processes at most; None: as many as there are cores.
@@ -33,7 +36,7 @@ def fold_logs(
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     :raises StartOver: an exporter compacted one of the directories meanwhile.
     """
-    found, bases, writers = gather(logs)
+    found, bases, writers = gather(catalog, logs)
     for base in bases:
         if base.problem:
             raise MxError(
@@ -42,9 +45,10 @@ def fold_logs(
             )
     seen = _ignore if progress is None else progress(sum(s.size for s in found.sources))
     outcome = fold_all(
+        catalog,
         found.sources,
         writers,
-        base=merged(bases),
+        base=merged(catalog, bases),
         marks=found.marks,
         max_series=max_series,
         jobs=jobs,

@@ -6,9 +6,10 @@ A directory that an exporter compacted is its snapshot and the segments that rem
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..core.catalog import Catalog
 from ..core.snapshot_codec import BadSnapshot, Snapshot, load
 from ..core.state import State
 from ..errors import MxError
@@ -23,7 +24,7 @@ class Base:
 
     source: Source
     #: Empty when there is a problem.
-    snapshot: Snapshot = field(default_factory=Snapshot)
+    snapshot: Snapshot
     #: Why it cannot be used; empty when it can.
     problem: str = ""
 
@@ -36,25 +37,25 @@ class Logs(NamedTuple):
     writers: Writers
 
 
-def gather(arguments: Iterable[str]) -> Logs:
+def gather(catalog: Catalog, arguments: Iterable[str]) -> Logs:
     """Resolve the arguments, read the snapshots, and tell which writers live.
 
     Raises `UsageError` and `MxError` as `find` does, `StartOver` when a directory was compacted
     meanwhile: between its snapshot and its listing something may be missing.
     """
     found = find(arguments)
-    bases = _take_up(found)
+    bases = _take_up(catalog, found)
     writers = survey(found)
     found.marks.check()
     return Logs(found, bases, writers)
 
 
-def merged(bases: Iterable[Base]) -> State:
+def merged(catalog: Catalog, bases: Iterable[Base]) -> State:
     """The state of all snapshots together; they are used up.
 
     :raises MxError: two of them know the same process.
     """
-    state = State()
+    state = State(catalog)
     holders: dict[str, Source] = {}
     for base in bases:
         theirs = base.snapshot.state
@@ -71,20 +72,20 @@ def merged(bases: Iterable[Base]) -> State:
     return state
 
 
-def _take_up(found: Found) -> list[Base]:
+def _take_up(catalog: Catalog, found: Found) -> list[Base]:
     """Read the snapshots; the segments that they stand for are sources no longer."""
     bases = []
     met: set[bytes] = set()
     for source in found.snapshots:
         try:
             data = b"".join(blocks(source))
-            base = Base(source, load(data))
+            base = Base(source, load(catalog, data))
         except Unreadable as error:
             if error.vanished:
                 found.marks.check()
-            bases.append(Base(source, problem=str(error)))
+            bases.append(Base(source, Snapshot(State(catalog)), str(error)))
         except BadSnapshot as error:
-            bases.append(Base(source, problem=str(error)))
+            bases.append(Base(source, Snapshot(State(catalog)), str(error)))
         else:
             found.cover(source, base.snapshot.segments)
             if data not in met:  # a copy of the same one

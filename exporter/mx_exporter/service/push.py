@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from ..config import SOURCE_ID_WARNING, Settings
+from ..core.builtin import CATALOG
 from ..core.state import State
 from ..directory.generations import settled
 from ..errors import MxError, UsageError
@@ -55,7 +56,7 @@ def push(settings: Settings) -> Outcome:
         raise MxError(f"nothing was pushed: {path} {objection}")
     found, bases, outcome = settled(
         # Absolute, since "-" is standard input.
-        lambda: fold_logs((os.path.abspath(path),), max_series=settings.max_series, jobs=1)
+        lambda: fold_logs(CATALOG, (os.path.abspath(path),), max_series=settings.max_series, jobs=1)
     )
     if not found.sources and not bases:
         raise MxError(f"nothing was pushed: there is no segment in {path}")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.follower import Follower
 from mx_log.schema import MAX_LINE_BYTES
@@ -27,7 +28,7 @@ SUCCESS = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=
 
 @pytest.fixture
 def follower(tmp_path: Path) -> Follower:
-    return Follower(str(tmp_path), Fold())
+    return Follower(str(tmp_path), Fold(CATALOG))
 
 
 def attempts(follower: Follower) -> int:
@@ -63,10 +64,10 @@ def test_half_a_line_then_a_restart_then_the_other_half(tmp_path: Path, cut: int
         writer.log()
         line = writer.lines("source_attempted", policy="random", result="success")
         writer.write(line[:cut])
-        before = Follower(str(tmp_path), Fold())
+        before = Follower(str(tmp_path), Fold(CATALOG))
         before.drain()
         assert attempts(before) == 1
-        after = Follower(str(tmp_path), Fold())
+        after = Follower(str(tmp_path), Fold(CATALOG))
         after.drain()
         assert attempts(after) == 1
         writer.write(line[cut:])
@@ -83,13 +84,13 @@ def test_the_tail_of_an_over_long_line(tmp_path: Path) -> None:
     longer than a block, was cut; and what had no newline yet was dropped.
     https://github.com/fluent/fluent-bit/issues/3491
     """
-    live = Follower(str(tmp_path), Fold())
+    live = Follower(str(tmp_path), Fold(CATALOG))
     with Writer(tmp_path) as writer:
         hidden = writer.lines("source_attempted", policy="random", result="hidden")
         for piece in (b'{"a":"', b"x" * (MAX_LINE_BYTES - 5), b"x" * 70_000, hidden[:50]):
             writer.write(piece)
             live.drain()
-        late = Follower(str(tmp_path), Fold())
+        late = Follower(str(tmp_path), Fold(CATALOG))
         late.drain()
         writer.write(hidden[50:])
         long = writer.lines("source_attempted", policy="random", result="y" * 900_000)
@@ -234,7 +235,7 @@ def test_equal_pids_in_containers_that_share_the_directory(
         for rank in ranks:
             assert rank.result() == 0, rank.error_output
             assert rank.output == "1\n"
-    follower = Follower(str(tmp_path / "shared"), Fold())
+    follower = Follower(str(tmp_path / "shared"), Fold(CATALOG))
     follower.drain()
     assert attempts(follower) == 2 * 4 * 10
     assert len(follower.fold.state.books) == follower.fold.state.gone == 8

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.follower import Follower
 from mx_log.schema import MAX_LINE_BYTES
@@ -72,7 +73,7 @@ def test_20000_segments_and_256_descriptors(spawn: support.Spawner, crowd: Path)
 def test_as_many_segments_where_nobody_can_lock(crowd: Path) -> None:
     """Each newest one may still grow, and is looked at again by every drain."""
     fill(crowd, 0, 20_000, locked=False)
-    follower = Follower(str(crowd), Fold())
+    follower = Follower(str(crowd), Fold(CATALOG))
     for _ in range(2):
         follower.drain()
         assert follower.fold.state.logged == 40_000
@@ -129,7 +130,7 @@ def test_zeros_that_a_crash_left_before_a_good_line(tmp_path: Path) -> None:
     for proc, zeros in (("a", 1), ("b", 4096), ("c", fitting), ("d", fitting + 1)):
         text = line.replace(b"a" * 12, proc.encode() * 12)
         (tmp_path / f"events-{proc * 12}-0.jsonl").write_bytes(b"\0" * zeros + text + text)
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     assert follower.fold.state.events["source_attempted"] == 4
     assert follower.fold.state.duplicates == 3
@@ -144,7 +145,7 @@ def test_a_file_that_went_through_other_systems(tmp_path: Path) -> None:
     )
     text = path.read_bytes().replace(b"\n", b"\r\n\r\n")
     path.write_bytes(b"\xef\xbb\xbf" + text)
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     assert follower.fold.state.events["source_attempted"] == 3
     assert follower.fold.state.logged == 4

@@ -14,7 +14,8 @@ import pytest
 
 from mx_exporter.analysis import check
 from mx_exporter.cli import check as check_command
-from mx_exporter.core.parse import Rejected, parse_line
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.decode import Rejected
 from mx_exporter.errors import UsageError
 from tests.support import Lines, Spawner, envelopes, load_logs
 from tests.support.commands import Checked
@@ -75,7 +76,7 @@ def test_every_fault_with_its_file_and_line(tmp_path: Path, checked: Checked) ->
     first, second = faulty(tmp_path)
     code, report = checked(tmp_path)
     assert code == 3
-    not_json = parse_line(b"not json")
+    not_json = CATALOG.decoder.decode_line(b"not json")
     assert isinstance(not_json, Rejected)
     assert report == [
         f"{first}: 8 events (1 not known, 1 met before): 1 artifact_extracted, 2 load_finished, "
@@ -156,7 +157,7 @@ def test_a_refused_event_is_told_of_where_it_stood_first(tmp_path: Path) -> None
     good = log("sources_ordered", policy="p", seconds=1)
     path = tmp_path / "log"
     path.write_bytes(b"".join([bad[0], good, bad[0], b"\n", bad[1], bad[0], bad[1], good]))
-    (report,) = check.look_at((str(path),)).files
+    (report,) = check.look_at(CATALOG, (str(path),)).files
     told = [(fault.line, fault.reason) for fault in report.faults]
     assert told == [(1, "not_a_number"), (5, "not_finite")]
     assert report.duplicates == 4

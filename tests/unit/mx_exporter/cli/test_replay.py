@@ -17,6 +17,7 @@ import pytest
 import zstandard
 
 from mx_exporter.config import SOURCE_ID_WARNING
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.exposition import text
 from mx_exporter.offline import fold_sources, writers
 from mx_exporter.offline.sources import find
@@ -41,7 +42,9 @@ def test_prints_what_the_live_exporter_serves(tmp_path: Path, run: Run) -> None:
     assert (code, out) == (0, live_page(tmp_path))
     assert err == f"mx-metrics: {SOURCE_ID_WARNING}\n"
     code, out, err = run(tmp_path)
-    state = fold_sources.fold_sources(find([str(tmp_path)]).sources, writers.Writers()).state
+    state = fold_sources.fold_sources(
+        CATALOG, find([str(tmp_path)]).sources, writers.Writers()
+    ).state
     assert (code, err) == (0, "")
     assert out == text.render(text.families(state))
     assert b"mx_load_seconds_count" in out

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.exact_sum import Sum, to_float, units, units_of
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import Overlap, State
@@ -37,11 +38,11 @@ def in_pieces(lines, cuts):
 
 @given(logs(), st.lists(st.integers(0, 25)), gone)
 def test_any_split_folds_to_the_whole(lines, cuts, gone):
-    pieces = Fold()
+    pieces = Fold(CATALOG)
     for piece in in_pieces(lines, cuts):
         pieces.feed_lines(piece)
         # A fold over a state that was put away and taken up again goes on where it was.
-        pieces = Fold(pickle.loads(pickle.dumps(pieces.state)))
+        pieces = Fold(CATALOG, pickle.loads(pickle.dumps(pieces.state)))
     if gone:
         settle(pieces)
     assert pages(pieces.state) == pages(fold(lines, gone).state)
@@ -50,7 +51,7 @@ def test_any_split_folds_to_the_whole(lines, cuts, gone):
 @given(logs(), st.lists(st.integers(0, 25)), gone)
 def test_any_feeding_folds_to_the_whole(lines, cuts, gone):
     """Also by a fold that knows what earlier events said."""
-    whole = Fold()
+    whole = Fold(CATALOG)
     for piece in in_pieces(lines, cuts):
         whole.feed_lines(piece)
     if gone:
@@ -91,9 +92,9 @@ def test_merging_processes_is_commutative_and_associative(lines, gone):
 def test_merging_nothing_changes_nothing(lines):
     state = fold(lines).state
     before = pages(state)
-    state.merge(State())
+    state.merge(State(CATALOG))
     assert pages(state) == before
-    empty = State()
+    empty = State(CATALOG)
     empty.merge(state)
     assert pages(empty) == before
 

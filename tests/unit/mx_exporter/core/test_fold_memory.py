@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.segments import BLOCK_BYTES, Segment
 from mx_log.files import SegmentName
@@ -73,7 +74,7 @@ def in_use() -> tuple[int, int]:
 
 @pytest.mark.usefixtures("traced")
 def test_events_of_known_shapes_leave_nothing_behind() -> None:
-    fold, log = Fold(), Lines(step=1e-4)
+    fold, log = Fold(CATALOG), Lines(step=1e-4)
     segment = Segment(SegmentName(log.proc, 0), inode=1)
     known, new = blocks(log, 0), blocks(log, LOADS)
     for block in known:

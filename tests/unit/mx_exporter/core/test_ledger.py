@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
+from mx_exporter.core.handlers import Handlers
 from mx_exporter.core.ledger import Book
-from mx_exporter.core.plans import Plans
 from tests.support import Lines
 
 
@@ -42,16 +43,16 @@ def test_the_books_close_over_a_failure_in_the_middle_of_a_block(monkeypatch):
     """Memory may run out anywhere: what was folded is known, the others are lost, none is new."""
     log = Lines()
     lines = [log("sources_ordered", policy=f"p{n}", seconds=1.0 if n else None) for n in range(6)]
-    find = Plans.find
+    find = Handlers.find
 
-    def short_of_memory(plans, event):
+    def short_of_memory(handlers, event):
         if event.seq == 3:
             raise MemoryError
-        return find(plans, event)
+        return find(handlers, event)
 
-    fold = Fold()
+    fold = Fold(CATALOG)
     with monkeypatch.context() as patched:
-        patched.setattr(Plans, "find", short_of_memory)
+        patched.setattr(Handlers, "find", short_of_memory)
         with pytest.raises(MemoryError):
             fold.feed_lines(lines[:5])
     fold.feed_lines(lines[5:])

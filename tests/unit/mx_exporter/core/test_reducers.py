@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 
-from mx_exporter.core.builtin import FAMILIES
+from mx_exporter.core.builtin import CATALOG, FAMILIES
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.reducers import REFUSALS
 from mx_exporter.exposition.text import families, render, seconds
@@ -325,7 +325,7 @@ def test_a_refused_event_creates_no_series_whenever_it_was_fed(family, event, fi
     measured = list(fields)[-1]
     refused, good = log(event, **{**fields, measured: bad}), log(event, **fields)
     for feedings in ([refused, good],), ([refused], [good]), ([good], [refused]):
-        whole = Fold()
+        whole = Fold(CATALOG)
         for lines in feedings:
             whole.feed_lines(lines)
         (series,) = whole.state.series[family].values()

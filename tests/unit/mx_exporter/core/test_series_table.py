@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.state import State
 from tests.support import Lines
 from tests.support.folding import fold, value
@@ -54,7 +55,7 @@ def test_what_the_cap_refused_is_not_forgotten_with_the_state():
     whole = fold(lines, gone=False, max_series=2)
     before = whole.capped(opt_in=True)
     assert before["mx_loads_in_progress"] == 3
-    again = whole.fresh(State())
+    again = whole.fresh(State(CATALOG))
     assert again.capped(opt_in=True) == before
     assert again.capped() == whole.capped()
     again.feed_lines(lines)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mx_exporter.core import builtin as table
 from mx_exporter.core import snapshot_codec
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import Catalog
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import snapshot
 from tests.support import Lines
 from tests.support.folding import fold, pages, settle, some_state
 from tests.support.strategies import logs
@@ -21,11 +21,13 @@ from tests.support.strategies import logs
 @given(logs(), st.integers(0, 25), st.booleans())
 def test_snapshot_and_the_rest_equal_the_whole(lines, cut, gone):
     first = fold(lines[:cut], gone=False)
-    taken = snapshot_codec.load(snapshot_codec.dump(first.state, {"aaaaaaaaaaaa": 3}))
+    taken = snapshot_codec.load(
+        CATALOG, snapshot_codec.dump(CATALOG, first.state, {"aaaaaaaaaaaa": 3})
+    )
     assert taken.segments == {"aaaaaaaaaaaa": 3}
     assert taken.changed == []
     assert pages(taken.state) == pages(first.state)
-    rest = Fold(taken.state)
+    rest = Fold(CATALOG, taken.state)
     rest.feed_lines(lines[cut:])
     if gone:
         settle(rest)
@@ -35,21 +37,22 @@ def test_snapshot_and_the_rest_equal_the_whole(lines, cut, gone):
 @given(logs())
 def test_doubles_of_what_a_snapshot_holds_are_known(lines):
     state = fold(lines).state
-    taken = Fold(snapshot_codec.load(snapshot_codec.dump(state, {})).state)
+    taken = Fold(
+        CATALOG, snapshot_codec.load(CATALOG, snapshot_codec.dump(CATALOG, state, {})).state
+    )
     taken.feed_lines(lines)
     assert taken.state.duplicates == state.duplicates + len(lines)
     taken.state.duplicates = state.duplicates
     assert pages(taken.state) == pages(state)
 
 
-def test_a_family_whose_boundaries_changed_starts_from_what_remains(monkeypatch):
-    data = snapshot_codec.dump(some_state(), {})
+def test_a_family_whose_boundaries_changed_starts_from_what_remains():
+    data = snapshot_codec.dump(CATALOG, some_state(), {})
     changed = [
         dataclasses.replace(f, buckets=(1.0, 2.0)) if f.name == "mx_p2p_transfer_seconds" else f
-        for f in table.FAMILIES
+        for f in CATALOG.families
     ]
-    monkeypatch.setattr(snapshot, "FAMILIES", changed)
-    taken = snapshot_codec.load(data)
+    taken = snapshot_codec.load(Catalog(CATALOG.events.values(), changed), data)
     assert taken.changed == ["mx_p2p_transfer_seconds"]
     assert taken.state.series["mx_p2p_transfer_seconds"] == {}
     assert taken.state.series["mx_p2p_source_selection_seconds"]
@@ -69,7 +72,7 @@ def test_a_family_whose_boundaries_changed_starts_from_what_remains(monkeypatch)
 )
 def test_a_bad_snapshot_is_told(damage, why):
     with pytest.raises(snapshot_codec.BadSnapshot, match=why):
-        snapshot_codec.load(damage(snapshot_codec.dump(some_state(), {})))
+        snapshot_codec.load(CATALOG, damage(snapshot_codec.dump(CATALOG, some_state(), {})))
 
 
 def test_numbers_at_the_edge_can_be_kept():
@@ -77,19 +80,21 @@ def test_numbers_at_the_edge_can_be_kept():
     lines = [log("sources_ordered", policy="p", seconds=2**64 - 1)]
     state = fold(lines).state
     assert state.logged == 2**63
-    assert orjson.loads(snapshot_codec.dump(state, {}))["books"]
-    assert pages(snapshot_codec.load(snapshot_codec.dump(state, {})).state) == pages(state)
+    assert orjson.loads(snapshot_codec.dump(CATALOG, state, {}))["books"]
+    assert pages(
+        snapshot_codec.load(CATALOG, snapshot_codec.dump(CATALOG, state, {})).state
+    ) == pages(state)
 
 
 def test_a_process_that_is_gone_takes_little_room() -> None:
     def size(processes: int) -> int:
-        fold = Fold()
+        fold = Fold(CATALOG)
         covered = {}
         for n in range(processes):
             log = Lines(f"{n:012x}")
             fold.feed_lines([log.header(), log("source_attempted", policy="p", result="success")])
             fold.writer_gone(log.proc)
             covered[log.proc] = 0
-        return len(snapshot_codec.dump(fold.state, covered))
+        return len(snapshot_codec.dump(CATALOG, fold.state, covered))
 
     assert size(110) - size(10) < 100 * 64

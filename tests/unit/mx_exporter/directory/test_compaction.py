@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import compaction as module
 from mx_exporter.directory import follower as follower_module
@@ -176,7 +177,7 @@ def test_an_open_segment_is_never_removed(tmp_path):
 def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_path, monkeypatch):
     """The writer went on after a segment was read, and had ended the next one when that was."""
     with Writer(tmp_path) as writer:
-        live = Follower(str(tmp_path), Fold())
+        live = Follower(str(tmp_path), Fold(CATALOG))
         Lines("0" * 12).segment(tmp_path, 0, [])
         looks = iter([0, 1])
 
@@ -216,7 +217,7 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
         def __exit__(self, *_):
             self._entries.close()
 
-    live = Follower(str(tmp_path), Fold())
+    live = Follower(str(tmp_path), Fold(CATALOG))
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", Listing)
         live.drain()
@@ -286,7 +287,7 @@ def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
     fill(tmp_path)
     owner = follow(tmp_path)
     before = pages(owner.fold.state)
-    reader = Follower(str(tmp_path), Fold())
+    reader = Follower(str(tmp_path), Fold(CATALOG))
     real = reader._read
     state = {"compacted": 0}
 
@@ -306,7 +307,7 @@ def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
 def test_a_reader_that_is_overtaken_before_it_lists(tmp_path, monkeypatch):
     """The segments went between its look at the snapshot and its listing: it sees neither."""
     fill(tmp_path)
-    owner, reader = follow(tmp_path), Follower(str(tmp_path), Fold())
+    owner, reader = follow(tmp_path), Follower(str(tmp_path), Fold(CATALOG))
     before = pages(owner.fold.state)
     real = reader._list
 
@@ -332,7 +333,7 @@ def test_processes_are_gone_with_their_last_segment(tmp_path):
         path = writer.path
     dir_fd = os.open(tmp_path, os.O_RDONLY)
     try:
-        state = snapshot.read(dir_fd)[0].state
+        state = snapshot.read(CATALOG, dir_fd)[0].state
     finally:
         os.close(dir_fd)
     assert [proc for proc, book in state.books.items() if not book.gone] == ["f" * 12]
@@ -479,7 +480,7 @@ def test_what_the_cap_refused_goes_on_when_a_reader_takes_up_a_snapshot(tmp_path
     events = [("sources_ordered", {"policy": f"p{n}", "seconds": 1}) for n in range(5)]
     for n in range(4):
         log.segment(tmp_path, n, events)
-    reader = Follower(str(tmp_path), Fold(max_series=3))
+    reader = Follower(str(tmp_path), Fold(CATALOG, max_series=3))
     reader.drain()
     before = reader.fold.capped()
     assert before["mx_p2p_source_selection_seconds"] == 8

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import follower as follower_module
 from mx_exporter.directory.follower import Follower
@@ -22,7 +23,7 @@ from tests.support.writers import Writer
 
 @pytest.fixture
 def follower(tmp_path) -> Follower:
-    return Follower(str(tmp_path), Fold())
+    return Follower(str(tmp_path), Fold(CATALOG))
 
 
 def attempts(follower: Follower) -> int:
@@ -106,7 +107,7 @@ def test_a_segment_opened_while_the_last_one_is_being_read_belongs_to_a_living_w
     """The lock of the old segment is found free, yet the process lives on in the next one."""
     with Writer(tmp_path) as writer:
         writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
-        follower = Follower(str(tmp_path), Fold())
+        follower = Follower(str(tmp_path), Fold(CATALOG))
 
         def rotate_then_probe(fd, probe=follower_module.probe):
             if writer.n == 0:
@@ -127,7 +128,7 @@ def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, mon
     ended = Writer(tmp_path, "bbbbbbbbbbbb")
     ended.close()
     with Writer(tmp_path) as writer:
-        follower = Follower(str(tmp_path), Fold())
+        follower = Follower(str(tmp_path), Fold(CATALOG))
 
         def rotate_then_probe(fd, probe=follower_module.probe):
             # The writer's own segment was read by now.
@@ -181,7 +182,7 @@ def test_no_descriptor_is_held_between_drains(follower, tmp_path):
 
 
 def test_a_directory_that_is_not_there_yet_is_waited_for(tmp_path):
-    follower = Follower(str(tmp_path / "later"), Fold())
+    follower = Follower(str(tmp_path / "later"), Fold(CATALOG))
     follower.drain()
     assert follower.trouble == "No such file or directory"
     assert follower.identity is None
@@ -194,7 +195,7 @@ def test_a_directory_that_is_not_there_yet_is_waited_for(tmp_path):
 
 def test_a_directory_that_vanishes_and_comes_back(tmp_path):
     where = tmp_path / "d"
-    follower = Follower(str(where), Fold())
+    follower = Follower(str(where), Fold(CATALOG))
     for count, proc in enumerate(("aaaaaaaaaaaa", "bbbbbbbbbbbb"), 1):
         where.mkdir()
         with Writer(where, proc) as writer:
@@ -209,7 +210,7 @@ def test_a_directory_that_vanishes_and_comes_back(tmp_path):
 
 def test_the_directory_is_a_file(tmp_path):
     (tmp_path / "d").write_text("")
-    follower = Follower(str(tmp_path / "d"), Fold())
+    follower = Follower(str(tmp_path / "d"), Fold(CATALOG))
     follower.drain()
     assert follower.trouble == "Not a directory"
 
@@ -263,9 +264,10 @@ def test_foreign_files_are_not_read(follower, tmp_path):
 UNREADABLE = """
 import os, sys
 from mx_exporter.directory.follower import Follower
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 os.chdir(sys.argv[1]); os.setgid(65534); os.setuid(65534)
-f = Follower(".", Fold()); f.drain()
+f = Follower(".", Fold(CATALOG)); f.drain()
 print(dict(f.ignored), f.fold.state.logged)
 """
 
@@ -288,7 +290,7 @@ def test_an_unreadable_segment_is_counted_and_the_others_are_read(tmp_path):
 def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
     monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
     ticks = iter(range(1000))
-    follower = Follower(str(tmp_path), Fold(), clock=lambda: next(ticks))
+    follower = Follower(str(tmp_path), Fold(CATALOG), clock=lambda: next(ticks))
     for proc in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
         Lines(proc).segment(
             tmp_path, 0, [("source_attempted", {"policy": "p", "result": "success"})] * 50
@@ -314,7 +316,7 @@ def test_a_drain_in_hand_can_be_hurried(tmp_path, monkeypatch):
             follower.hurry(50)
         return now
 
-    follower = Follower(str(tmp_path), Fold(), clock=clock)
+    follower = Follower(str(tmp_path), Fold(CATALOG), clock=clock)
     Lines().segment(tmp_path, 0, [("source_attempted", {"policy": "p", "result": "success"})] * 90)
     follower.drain(deadline=100)
     assert follower.bytes_read == 4000
@@ -396,8 +398,9 @@ def test_files_that_go_are_forgotten_and_what_was_read_stays(follower, tmp_path)
 MANY = """
 import sys
 from mx_exporter.directory.follower import Follower
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-f = Follower(sys.argv[1], Fold()); f.drain()
+f = Follower(sys.argv[1], Fold(CATALOG)); f.drain()
 print(f.fold.state.logged, f.fold.state.gone, dict(f.ignored))
 """
 
@@ -418,7 +421,7 @@ def test_far_more_segments_than_descriptors(tmp_path):
 
 
 def test_live_equals_a_fresh_read_of_the_same_files(tmp_path):
-    live = Follower(str(tmp_path), Fold())
+    live = Follower(str(tmp_path), Fold(CATALOG))
     with Writer(tmp_path) as one, Writer(tmp_path, "bbbbbbbbbbbb") as other:
         for count in range(60):
             (one, other)[count % 3 == 0].log(result=f"r{count % 5}")
@@ -427,7 +430,7 @@ def test_live_equals_a_fresh_read_of_the_same_files(tmp_path):
             if count % 4 == 0:
                 live.drain()
         live.drain()
-        fresh = Follower(str(tmp_path), Fold())
+        fresh = Follower(str(tmp_path), Fold(CATALOG))
         fresh.drain()
         pages = [
             render(families(f.fold.state, openmetrics=True), openmetrics=True)

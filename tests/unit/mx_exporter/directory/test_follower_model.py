@@ -26,6 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import compaction
 from mx_exporter.directory import follower as follower_module
@@ -185,7 +186,7 @@ class Exporter:
 
     def __init__(self, directory: Path) -> None:
         self._ticks = itertools.count()
-        self.follower = Follower(str(directory), Fold(), clock=lambda: next(self._ticks))
+        self.follower = Follower(str(directory), Fold(CATALOG), clock=lambda: next(self._ticks))
         self.page: Page = {}
         self.last: Page = {}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mx_exporter.core import snapshot_codec as snapshot
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
 from mx_log.files import SNAPSHOT_NAME
 from tests.support.compacting import fill, segments_in
@@ -24,7 +25,7 @@ def keeper(retain: int = 20_000, maximum: int = 10**9) -> Retention:
 
 
 def snapshot_in(directory: Path) -> snapshot.Snapshot:
-    return snapshot.load((directory / SNAPSHOT_NAME).read_bytes())
+    return snapshot.load(CATALOG, (directory / SNAPSHOT_NAME).read_bytes())
 
 
 @pytest.fixture

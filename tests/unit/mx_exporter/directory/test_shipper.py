@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mx_exporter.config import Directory, Settings
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import maintenance
 from mx_exporter.directory.follower import Follower
@@ -110,14 +111,16 @@ def test_positions_are_kept_now_and_then(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(maintenance, "KEEP_SECONDS", 0.0)
     with open(tmp_path / "out", "wb") as out:
         monkeypatch.setattr("sys.stdout", out)
-        keeper = maintenance.Keeper(Settings(directory=Directory(str(log), named=True), tee=True))
-        follower = Follower(str(log), Fold())
+        keeper = maintenance.Keeper(
+            CATALOG, Settings(directory=Directory(str(log), named=True), tee=True)
+        )
+        follower = Follower(str(log), Fold(CATALOG))
 
         def kept() -> bool:
             keeper.claim()
             follower.drain()
             keeper.tend(follower)
-            again = Follower(str(log), Fold())
+            again = Follower(str(log), Fold(CATALOG))
             again.drain()
             return len(again.shipped) == 2
 
@@ -196,10 +199,10 @@ class Teeing:
     """A shipper that writes to a file, and a follower that tells it of segments."""
 
     def __init__(self, directory: Path, out: Path) -> None:
-        self.follower = Follower(str(directory), Fold())
+        self.follower = Follower(str(directory), Fold(CATALOG))
         self.path = out
         self._fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.shipper = Shipper(str(directory), tee=self._fd)
+        self.shipper = Shipper(str(directory), CATALOG.decoder, tee=self._fd)
 
     def output(self) -> bytes:
         """What was written when everything that was drained has been looked at."""

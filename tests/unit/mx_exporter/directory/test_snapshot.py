@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from mx_exporter.core import snapshot_codec
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import snapshot
 from mx_exporter.directory.follower import Follower
@@ -16,7 +17,7 @@ from tests.support.folding import fold, some_state
 def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"{")
     Lines().segment(tmp_path, 0, [])
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     follower.drain()
     assert follower.fold.state.logged == 1
@@ -27,7 +28,7 @@ def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
 def put(directory, state, segments) -> None:
     fd = os.open(directory, os.O_RDONLY)
     try:
-        snapshot.write(fd, snapshot_codec.dump(state, segments))
+        snapshot.write(fd, snapshot_codec.dump(CATALOG, state, segments))
     finally:
         os.close(fd)
 
@@ -38,7 +39,7 @@ def test_segments_that_a_snapshot_stands_for_are_not_read(tmp_path):
     first = log.segment(tmp_path, 0, [received])
     log.segment(tmp_path, 1, [received])
     put(tmp_path, fold(first.read_bytes().splitlines(), gone=False).state, {"aaaaaaaaaaaa": 0})
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     state = follower.fold.state
     assert (state.events["nixl_received"], state.duplicates, state.gone) == (2, 0, 1)
@@ -52,7 +53,7 @@ def test_writers_that_live_on_in_a_snapshot_alone_are_gone(tmp_path):
         log("load_started", engine="vllm", model="m", model_role="main", load_id="l"),
     ]
     put(tmp_path, fold(lines, gone=False).state, {"aaaaaaaaaaaa": 0})
-    follower = Follower(str(tmp_path), Fold())
+    follower = Follower(str(tmp_path), Fold(CATALOG))
     follower.drain()
     assert follower.fold.state.gone == 1
     assert sum(follower.fold.state.loads.abandoned.values()) == 1

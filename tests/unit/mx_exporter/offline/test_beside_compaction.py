@@ -14,6 +14,7 @@ import pytest
 from mx_exporter.analysis import check
 from mx_exporter.cli import check as check_command
 from mx_exporter.cli import replay
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import generations
 from mx_exporter.directory.compaction import Retention
@@ -32,7 +33,7 @@ class Owner:
     """Compacts a few segments more each time it is asked to."""
 
     def __init__(self, directory: Path) -> None:
-        self.follower = Follower(str(directory), Fold())
+        self.follower = Follower(str(directory), Fold(CATALOG))
         self.follower.drain()
         self.compactions = 0
 
@@ -180,6 +181,7 @@ def test_a_mark_is_another_when_the_snapshot_is(tmp_path: Path) -> None:
 
 _OWNER = """
 import fcntl, itertools, mmap, os, sys
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.follower import Follower
 from mx_exporter.directory.compaction import Retention
@@ -221,7 +223,7 @@ class Writer:
 
 
 writers = [Writer() for _ in range(3)]
-live = Follower(directory, Fold())
+live = Follower(directory, Fold(CATALOG))
 keeper = Retention(1500, 10**9, min_age=0, max_segments=6)
 for turn in itertools.count():
     for writer in writers:
@@ -267,7 +269,7 @@ def test_totals_beside_a_compacting_owner(
     def attempt() -> Any:
         nonlocal attempts
         attempts += 1
-        return fold_logs.fold_logs((str(log),), jobs=1)
+        return fold_logs.fold_logs(CATALOG, (str(log),), jobs=1)
 
     until = time.monotonic() + 15
     while replays < 2000 and (replays < 300 or time.monotonic() < until):

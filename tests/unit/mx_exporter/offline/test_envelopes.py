@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mx_exporter.core.parse import Rejected
+from mx_exporter.core.decode import Rejected
 from mx_exporter.offline.envelopes import Opened, Unwrapper
 from mx_log.schema import MAX_LINE_BYTES
 from tests.support import envelopes, load_logs

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mx_exporter.core.parse import Record, Rejected, parse_events, parse_line, parse_lines
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.decode import Event, Rejected
 from mx_exporter.offline import reader
 from mx_exporter.offline.sources import Source
 from mx_log.files import parse_segment_name
@@ -30,18 +31,18 @@ KINDS = {
 }
 
 
-def numbered(source: Source) -> list[tuple[int, Record | Rejected]]:
+def numbered(source: Source) -> list[tuple[int, Event | Rejected]]:
     return [
         (first + at, record)
-        for first, records in reader.read(source)
+        for first, records in reader.read(source, CATALOG.decoder, numbered=True)
         for at, record in enumerate(records)
     ]
 
 
-def expected(lines: list[bytes]) -> list[tuple[int, Record | Rejected]]:
-    found: list[tuple[int, Record | Rejected]] = []
+def expected(lines: list[bytes]) -> list[tuple[int, Event | Rejected]]:
+    found: list[tuple[int, Event | Rejected]] = []
     for number, line in enumerate(lines, 1):
-        record = parse_line(line)
+        record = CATALOG.decoder.decode_line(line)
         if len(line) >= LIMIT:
             record = Rejected("too_long", "the line is longer than 1 MiB")
         if record is not None:
@@ -65,7 +66,7 @@ def test_numbers_are_those_of_the_file(
         source = Source(str(path), parse_segment_name(name))
         found = numbered(source)
         unnumbered = [
-            record for _, records in reader.read(source, parse=parse_lines) for record in records
+            event for _, events in reader.read(source, CATALOG.decoder) for event in events
         ]
     assert found == expected(lines)
     assert sorted(map(repr, unnumbered)) == sorted(repr(record) for _, record in found)
@@ -77,7 +78,7 @@ def test_lines_that_hold_nothing_do_not_take_the_others_apart(tmp_path: Path) ->
     good = [KINDS["event"](number) for number in range(300)]
     path = tmp_path / "collected.log"
     path.write_bytes(b"".join(envelopes.cri([line]) + said + b"\n" for line in good))
-    batches = [values for _, values in reader.read(Source(str(path)), parse=parse_events)]
+    batches = [values for _, values in reader.read(Source(str(path)), CATALOG.decoder)]
     assert len(batches) <= 2
     assert [event.seq for values in batches for event in values] == list(range(300))
 
@@ -147,5 +148,5 @@ def test_an_over_long_line_is_not_held(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert [number for number, _ in found] == [1, 2]
     assert isinstance(found[0][1], Rejected)
-    assert found[1][1] == parse_line(good)
+    assert found[1][1] == CATALOG.decoder.decode_line(good)
     assert peak < 16 << 20

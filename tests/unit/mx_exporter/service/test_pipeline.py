@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mx_exporter.config import Directory, Settings
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.directory.follower import Follower
 from mx_exporter.directory.maintenance import Keeper
 from mx_exporter.directory.scan import Listing
@@ -49,7 +50,7 @@ def pipeline(directory: Path, *, with_ids: bool = False) -> Iterator[Pipeline]:
     settings = Settings(
         directory=Directory(str(directory), named=True), source_id_label=with_ids, max_series=50
     )
-    running = Pipeline(settings, Keeper(settings), lambda: None)
+    running = Pipeline(settings, Keeper(CATALOG, settings), lambda: None)
     try:
         running.drain(None)
         yield running
@@ -193,7 +194,7 @@ def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path)
     finished(directory, 3)
     archive.mkdir()
     settings = Settings(directory=Directory(str(directory), named=True), archive_dir=str(archive))
-    keeper = Keeper(settings)
+    keeper = Keeper(CATALOG, settings)
     running = Pipeline(settings, keeper, lambda: None)
     try:
         for count in (3, 4):
@@ -216,7 +217,7 @@ def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
     settings = Settings(directory=Directory(str(directory), named=True), tee=True)
     with open(output, "wb") as out:
         monkeypatch.setattr(sys, "stdout", out)
-        keeper = Keeper(settings)
+        keeper = Keeper(CATALOG, settings)
         running = Pipeline(settings, keeper, lambda: None)
         try:
             with Writer(directory) as writer:
