@@ -33,7 +33,7 @@ test: $(VENV)/.test tools
 
 bench: $(VENV)/.bench
 	@tests/support/bring_tools.sh mtail
-	@$(BIN)/python tests/support/bring_client.py 0.7.0
+	@$(BIN)/python -m tests.support.bring_client 0.7.0
 	@$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
 soak: $(VENV)/.test

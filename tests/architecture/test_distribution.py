@@ -6,7 +6,6 @@ import ast
 import shutil
 import sys
 import tarfile
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from email.parser import Parser
@@ -16,6 +15,7 @@ import pytest
 
 from mx_log.schema import VERSION
 from tests import support
+from tests.support import serving
 
 EMITTER = support.ROOT / "emitter" / "mx_emitter"
 LOG = support.ROOT / "emitter" / "mx_log"
@@ -173,16 +173,8 @@ def test_the_whole_path_on_python_3_10(wheel: Path, spawn: support.Spawner, tmp_
     exporter = spawn(
         python, "-m", "mx_exporter", "serve", "--listen", f"127.0.0.1:{port}", env=environment
     )
-
-    def scrape() -> str:
-        assert exporter.poll() is None, exporter.error_output
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    page = support.wait_until(scrape).splitlines()
+    served = serving.Exporter(exporter, "127.0.0.1", port)
+    page = support.wait_until(served.page).splitlines()
     replay = spawn(python, "-m", "mx_exporter", "replay", env=environment)
     assert replay.result() == 0, replay.error_output
     replayed = replay.output.splitlines()

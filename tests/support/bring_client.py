@@ -12,13 +12,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.shared import locked
+
 CLIENTS = Path(__file__).resolve().parent.parent.parent / ".venv" / "clients"
 
 
 def bring(version: str) -> Path:
     """The folder of a release. Raises RuntimeError when it cannot be had."""
     folder = CLIENTS / version
-    if not folder.exists():
+    CLIENTS.mkdir(parents=True, exist_ok=True)
+    with locked(CLIENTS / ".lock"):
+        if folder.exists():
+            return folder
         fresh = CLIENTS / f".{version}"
         shutil.rmtree(fresh, ignore_errors=True)
         done = subprocess.run(
@@ -33,7 +38,7 @@ def bring(version: str) -> Path:
             )
         (fresh / "modelexpress" / "__init__.py").write_text("")
         fresh.rename(folder)
-    return folder
+        return folder
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from mx_exporter.directory.follower import Follower
 from mx_exporter.exposition.fold_metrics import state_families
 from mx_exporter.exposition.text import families, render
 from mx_exporter.offline.fold_logs import fold_logs
+from tests.support import Lines
+from tests.support.pages import Samples, parse
 
 
 def fold(lines: Iterable[bytes], gone: bool = True, **options: Any) -> Fold:
@@ -22,6 +24,18 @@ def fold(lines: Iterable[bytes], gone: bool = True, **options: Any) -> Fold:
     if gone:
         settle(whole)
     return whole
+
+
+def some_state() -> State:
+    """A state with a counter, two histograms and a header."""
+    log = Lines()
+    return fold(
+        [
+            log.header(),
+            log("sources_ordered", policy="p", seconds=0.5),
+            log("transfer_finished", policy="p", outcome="success", seconds=3),
+        ]
+    ).state
 
 
 def settle(whole: Fold) -> None:
@@ -67,3 +81,14 @@ def live_page(directory: Path, *, source_id_label: bool = True) -> bytes:
 def replayed_page(*logs: Path | str, jobs: int = 1) -> bytes:
     """What a replay of logs gives, folded in this process and ``jobs`` workers."""
     return page_of(fold_logs(CATALOG, tuple(map(str, logs)), jobs=jobs)[2].state)
+
+
+def samples(state: State, **options: Any) -> Samples:
+    """The samples of a state's page, read back by the client library's parser."""
+    return parse(render(families(state, **options)).decode())
+
+
+def value(state: State, name: str, **labels: str) -> float | None:
+    """A sample's value; None when there is no such series. ``scheme`` is empty if not given."""
+    wanted = {"scheme": "", **labels}
+    return samples(state).get((name, tuple(sorted(wanted.items()))))

@@ -17,15 +17,18 @@ class Writer:
         self.lines = Lines(proc)
         self.n = 0
         self._fd = self._open()
-        self.write(self.lines.header())
 
     @property
     def path(self) -> Path:
         return self.directory / f"events-{self.lines.proc}-{self.n}.jsonl"
 
     def _open(self) -> int:
-        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+        """Whoever sees the segment by its name sees the lock and the header, too."""
+        temporary = self.path.with_name(f".{self.path.name}")
+        fd = os.open(temporary, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(fd, self.lines.header(self.n))
+        temporary.rename(self.path)
         return fd
 
     def write(self, text: bytes) -> None:
@@ -42,7 +45,6 @@ class Writer:
         old = self._fd
         self.n += 1
         self._fd = self._open()
-        self.write(self.lines.header(self.n))
         os.close(old)
 
     def close(self) -> None:

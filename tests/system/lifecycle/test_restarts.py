@@ -20,7 +20,7 @@ from tests.support.compacting import (
     stop,
     wait_for_compaction,
 )
-from tests.support.pages import counters, replayed
+from tests.support.pages import Samples, counters, replayed
 
 
 def test_a_restart_after_compactions_gives_the_same_bytes(
@@ -49,11 +49,11 @@ def test_a_small_retention_beside_ranks_that_write(spawn: support.Spawner, tmp_p
     log = tmp_path / "log"
     exporter = start(spawn, log)
     ranks = start_ranks(spawn, log, 4, loops=500)
-    last: dict[str, float] = {}
+    last: Samples = {}
     exporters = 1
     while not all_done(ranks):
         found = counters(exporter.derived())
-        assert all(found[name] >= value for name, value in last.items())
+        assert all(found[key] >= value for key, value in last.items())
         last = found
         if exporters < 4:
             exporters += 1

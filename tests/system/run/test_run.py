@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -322,7 +323,7 @@ def test_an_exporter_that_is_killed_comes_back(spawn: support.Spawner, tmp_path:
 
 
 def test_a_port_that_is_taken(spawn: support.Spawner, tmp_path: Path) -> None:
-    with support.socket.create_server(("127.0.0.1", 0)) as stranger:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         run = running.start_rank(
             *(spawn, tmp_path),

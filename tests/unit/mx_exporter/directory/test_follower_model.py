@@ -42,7 +42,6 @@ SETTINGS = settings(
     stateful_step_count=50,
     derandomize=True,
     database=None,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate, Phase.shrink],
 )

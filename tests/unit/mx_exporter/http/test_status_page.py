@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from mx_exporter.config import Directory
-from mx_exporter.directory.diagnosis import CAUSES, STATES, Place, look_at
+from mx_exporter.directory.diagnosis import STATES, Place
 from mx_exporter.http import status_page
 from mx_log.schema import VERSION
 from tests import support
@@ -171,36 +170,6 @@ def test_a_label_that_grows_without_end_is_warned_of(
     exporter = serving.start(spawn, tmp_path)
     assert "source_worker_id=" not in exporter.get().text
     assert "WARNING" not in exporter.log
-
-
-# --------------------------------------------------------------------------------------
-# What stands at a path
-
-
-def look(path: Path, segments: int = 0, client_files: int = 0, trouble: str = "") -> Place:
-    directory = Directory(str(path), named=True)
-    return look_at(directory, segments=segments, client_files=client_files, trouble=trouble)
-
-
-def test_states(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
-    assert look(tmp_path, segments=1, client_files=1).state == "segments"
-    assert look(tmp_path, client_files=1).state == "client_files"
-    assert look(tmp_path).state == "empty"
-    assert look(tmp_path, trouble="Permission denied").detail == "Permission denied"
-    assert look(tmp_path, trouble="Permission denied").state == "unreadable"
-    assert look(tmp_path / "none").state == "missing"
-    assert look(file).state == look(file / "below").state == "not_a_directory"
-    assert look(loop).state == "unreadable"
-    assert "symbolic links" in look(loop).text
-
-
-def test_every_state_but_the_good_one_has_causes() -> None:
-    assert CAUSES.keys() == STATES.keys()
-    assert [state for state in STATES if not CAUSES[state]] == ["segments"]
 
 
 @pytest.mark.parametrize("state", STATES)

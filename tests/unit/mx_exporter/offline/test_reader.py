@@ -52,7 +52,7 @@ def expected(lines: list[bytes]) -> list[tuple[int, Event | Rejected]]:
 
 @pytest.mark.parametrize("name", ["events-aaaaaaaaaaaa-0.jsonl", "collected.log"])
 @given(kinds=st.lists(st.sampled_from(sorted(KINDS)), max_size=25), block=st.integers(1, 900))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_numbers_are_those_of_the_file(
     name: str, kinds: list[str], block: int, tmp_path: Path
 ) -> None:
