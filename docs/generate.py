@@ -184,7 +184,9 @@ def recorders_page() -> Iterator[str]:
 def unexpected(label: catalog.Label) -> str:
     if label.max_length is not None:
         return f"trimmed, at most {label.max_length} characters"
-    if label.domain is None or label.unexpected == catalog.KEEP:
+    if label.values is None:
+        return "free: kept"
+    if label.unexpected == catalog.KEEP:
         return "kept"
     if label.unexpected == catalog.DROP:
         return "the observation is dropped and counted as refused"
@@ -233,17 +235,26 @@ def families_page() -> Iterator[str]:
             + (f"- born at zero with {ZERO[family.zeros]}\n" if family.zeros else "")
         )
         yield table(
-            ["label", "known values", "any other value", "null"],
+            ["label", "what it is", "any other value", "null"],
             (
                 [
                     label_text(label),
-                    code(label.domain) if label.domain else "free",
+                    label.doc,
                     unexpected(label),
                     f"`{label.null}`" if label.null else "empty",
                 ]
                 for label in family.labels
             ),
         )
+        known = [(label, value) for label in family.labels for value in label.values or ()]
+        if known:
+            yield table(
+                ["label", "known value", "what it means"],
+                (
+                    [f"`{label.name}`", f"`{value.name}`" if value.name else "empty", value.doc]
+                    for label, value in known
+                ),
+            )
     yield (
         "Opt-in labels show with `--source-id-label` (or `MX_METRICS_SOURCE_ID_LABEL=1`). The "
         "id is minted afresh by every process, so its domain grows without end: for benchmark "

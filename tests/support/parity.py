@@ -71,7 +71,7 @@ def magnitudes(directory: Path) -> Samples:
             for field in ("seconds", "count"):
                 if field in event:
                     event[field] = abs(event[field])
-            whole.feed([event])
+            whole.feed_lines([json.dumps(event).encode()])
     found: Samples = {}
     for family in FAMILIES:
         if family.buckets:

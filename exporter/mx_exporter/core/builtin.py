@@ -23,34 +23,71 @@ from .catalog import (
     Catalog,
     Family,
     Label,
+    Value,
 )
 
 #: Longest model id kept in a label.
 MODEL_MAX = 96
 
-_SCHEME = Label("scheme")
-_POLICY = Label("policy")
-_SOURCE = Label("source_worker_id", null="unknown", opt_in=True)
-_ENGINE = Label("engine", ("vllm", "sglang", "trtllm", "other"), "other")
-_MODEL = Label("model", null="unknown", max_length=MODEL_MAX)
-_LOAD_PHASES = ("artifact_install", "model_init", "chain", "publish")
-_LOAD_PHASE = Label("phase", _LOAD_PHASES, DROP)
-_PHASE_OR_NONE = Label("phase", ("", *_LOAD_PHASES), DROP)
+
+def _values(**meanings: str) -> tuple[Value, ...]:
+    """Known values of a label, each with its meaning."""
+    return tuple(Value(name, doc) for name, doc in meanings.items())
+
+
+_SCHEME = Label("scheme", "a tag of the deployment under test, from `MX_METRICS_SCHEME`")
+_POLICY = Label(
+    "policy",
+    "how the candidates are put in order before one is tried",
+    _values(
+        random="in random order; the client's default",
+        rendezvous_hash="by a hash of candidate and target, so that a target keeps its source",
+        load_aware="by the load that each candidate published",
+        topology_aware="by how near a candidate is to the target",
+    ),
+)
+_SOURCE = Label(
+    "source_worker_id",
+    "the peer; its id is drawn afresh by every process",
+    null="unknown",
+    opt_in=True,
+)
+_ENGINE = Label(
+    "engine",
+    "the inference engine that hosts the loader",
+    _values(vllm="vLLM", sglang="SGLang", trtllm="TensorRT-LLM", other="any other engine"),
+    "other",
+)
+_MODEL = Label("model", "the model's id", null="unknown", max_length=MODEL_MAX)
+_PHASES_OF_A_LOAD = _values(
+    artifact_install="compile caches are fetched from a peer and unpacked, before the model exists",
+    model_init="the engine builds the model, with weights that mean nothing yet",
+    chain="the weights are filled in: from a peer, or by the next way of loading where that fails",
+    publish="the rank offers what it has to others; the upload itself goes on in the background",
+)
+_LOAD_PHASE = Label("phase", "the phase of the load", _PHASES_OF_A_LOAD, DROP)
+_PHASE_OR_NONE = Label(
+    "phase",
+    "the phase that the load is in",
+    (Value("", "between two phases, or before the first"), *_PHASES_OF_A_LOAD),
+    DROP,
+)
 _ARTIFACT = Label(
     "artifact",
-    (
-        "torch_compile_cache",
-        "triton_cache",
-        "tvm_ffi_cache",
-        "deep_gemm_cache",
-        "tilelang_cache",
-        "cute_dsl_cache",
-        "flashinfer_cache",
-        "other",
+    "the kind of compile cache",
+    _values(
+        torch_compile_cache="what torch.compile generated",
+        triton_cache="kernels that Triton compiled",
+        tvm_ffi_cache="kernels that were compiled for TVM's foreign function interface",
+        deep_gemm_cache="kernels that DeepGEMM compiled",
+        tilelang_cache="kernels that TileLang compiled",
+        cute_dsl_cache="kernels that the CuTe DSL compiled",
+        flashinfer_cache="kernels that FlashInfer compiled",
+        other="any other cache",
     ),
     "other",
 )
-_ARCHIVE = Label("archive")
+_ARCHIVE = Label("archive", "name of the cache root that the archive is unpacked to")
 
 CANDIDATE_COUNTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 ORDERING_SECONDS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -71,7 +108,11 @@ FAMILIES: tuple[Family, ...] = (
         "mx_build_info",
         PRESENCE,
         "What logs in this pod: component and release; always 1.",
-        (Label("component"), Label("version"), _SCHEME),
+        (
+            Label("component", "what logs: `client`"),
+            Label("version", "installed release of `modelexpress`, or `unknown`"),
+            _SCHEME,
+        ),
         ("process_started", "segment_continued"),
         "0.6.0",
     ),
@@ -91,7 +132,17 @@ FAMILIES: tuple[Family, ...] = (
         (
             _POLICY,
             _SCHEME,
-            Label("result", ("success", "metadata_miss", "transfer_retry", "transfer_fallback")),
+            Label(
+                "result",
+                "how the attempt ended",
+                _values(
+                    success="the weights came from this source",
+                    metadata_miss="the source's metadata could not be had, or there was none",
+                    transfer_retry="the transfer failed, and the next candidate is tried",
+                    transfer_fallback="the transfer failed, and no candidate is left: the load"
+                    " goes on in another way",
+                ),
+            ),
         ),
         ("source_attempted",),
         "0.6.0",
@@ -110,7 +161,20 @@ FAMILIES: tuple[Family, ...] = (
         "mx_p2p_list_sources_total",
         COUNT,
         "Listings of sources: ok, empty (nobody published yet) or error (the backend failed).",
-        (_POLICY, _SCHEME, Label("result", ("ok", "empty", "error"), "error")),
+        (
+            _POLICY,
+            _SCHEME,
+            Label(
+                "result",
+                "what the listing gave",
+                _values(
+                    ok="sources that are ready",
+                    empty="no source: nobody has published yet",
+                    error="nothing: the metadata backend failed",
+                ),
+                "error",
+            ),
+        ),
         ("sources_listed",),
         "0.6.0",
         zeros=WITH_POLICY,
@@ -119,7 +183,18 @@ FAMILIES: tuple[Family, ...] = (
         "mx_nixl_data_plane_errors_total",
         COUNT,
         "Failures of the data plane, by kind.",
-        (_SCHEME, Label("kind", ("timeout", "status_error"), "status_error")),
+        (
+            _SCHEME,
+            Label(
+                "kind",
+                "class of the failure",
+                _values(
+                    timeout="a transfer did not end in its time",
+                    status_error="NIXL reported that a transfer failed",
+                ),
+                "status_error",
+            ),
+        ),
         ("nixl_failed",),
         "0.6.0",
         zeros=WITH_HEADER,
@@ -128,7 +203,21 @@ FAMILIES: tuple[Family, ...] = (
         "mx_nixl_receive_total",
         COUNT,
         "Receives by what arrived; partial and empty ones return without an error.",
-        (_SCHEME, Label("result", ("complete", "partial", "empty", "rejected"), "empty")),
+        (
+            _SCHEME,
+            Label(
+                "result",
+                "what arrived",
+                _values(
+                    complete="every tensor that was wanted",
+                    partial="only some tensors: the others keep values that mean nothing, although"
+                    " the receive reports success",
+                    empty="no tensor: none had a counterpart at the source",
+                    rejected="nothing: the tensors of both sides do not match as they must",
+                ),
+                "empty",
+            ),
+        ),
         ("nixl_received",),
         "0.6.0",
         zeros=WITH_HEADER,
@@ -137,7 +226,19 @@ FAMILIES: tuple[Family, ...] = (
         "mx_p2p_candidates",
         HISTOGRAM,
         "Candidates left at a stage of the selection.",
-        (_POLICY, _SCHEME, Label("stage", ("listed", "rank_matched", "accelerator_matched"))),
+        (
+            _POLICY,
+            _SCHEME,
+            Label(
+                "stage",
+                "stage of the selection",
+                _values(
+                    listed="all that the metadata backend lists as ready",
+                    rank_matched="those of the target's own rank",
+                    accelerator_matched="those whose accelerator is compatible as well",
+                ),
+            ),
+        ),
         ("candidates_counted",),
         "0.6.0",
         field="count",
@@ -157,7 +258,19 @@ FAMILIES: tuple[Family, ...] = (
         "mx_p2p_transfer_seconds",
         HISTOGRAM,
         "Time of a transfer from a source, its metadata lookup left out.",
-        (_POLICY, _SCHEME, Label("outcome", ("success", "retry", "fallback"))),
+        (
+            _POLICY,
+            _SCHEME,
+            Label(
+                "outcome",
+                "how the transfer ended",
+                _values(
+                    success="the weights arrived",
+                    retry="it failed, and the next candidate is tried",
+                    fallback="it failed, and no candidate is left",
+                ),
+            ),
+        ),
         ("transfer_finished",),
         "0.6.0",
         field="seconds",
@@ -180,10 +293,24 @@ FAMILIES: tuple[Family, ...] = (
             _POLICY,
             Label(
                 "phase",
-                ("metadata", "prepare", "register", "handshake", "receive", "finalize", "release"),
+                "the phase of the attempt, in this order",
+                _values(
+                    metadata="the source's metadata and its list of tensors are fetched",
+                    prepare="the target model is made ready to receive",
+                    register="the target's memory is registered with NIXL",
+                    handshake="the source's NIXL metadata is loaded",
+                    receive="tensors are matched by name and read over RDMA",
+                    finalize="the engine finishes the weights that arrived",
+                    release="the source is let go of",
+                ),
                 DROP,
             ),
-            Label("outcome", ("ok", "error"), "error"),
+            Label(
+                "outcome",
+                "how the phase ended",
+                _values(ok="it returned", error="it raised"),
+                "error",
+            ),
             _SCHEME,
         ),
         ("source_attempt_phase_finished",),
@@ -198,9 +325,23 @@ FAMILIES: tuple[Family, ...] = (
         (
             _ENGINE,
             _MODEL,
-            Label("model_role", ("main", "draft", "other"), "other"),
+            Label(
+                "model_role",
+                "what the model is for",
+                _values(
+                    main="the model that was asked for",
+                    draft="the draft model of speculative decoding",
+                    other="anything else",
+                ),
+                "other",
+            ),
             _SCHEME,
-            Label("outcome", ("success", "error"), "error"),
+            Label(
+                "outcome",
+                "how the load ended",
+                _values(success="it returned a model", error="it raised"),
+                "error",
+            ),
         ),
         ("load_finished",),
         "0.7.0",
@@ -221,7 +362,20 @@ FAMILIES: tuple[Family, ...] = (
         "mx_artifact_install_step_seconds",
         HISTOGRAM,
         "Time of one step of installing a compile cache's archive.",
-        (_ARTIFACT, _ARCHIVE, Label("step", ("validate", "extract"), DROP), _SCHEME),
+        (
+            _ARTIFACT,
+            _ARCHIVE,
+            Label(
+                "step",
+                "the step of the install, in this order",
+                _values(
+                    validate="each member of the archive is checked for an unsafe path",
+                    extract="the archive is unpacked into the engine's cache",
+                ),
+                DROP,
+            ),
+            _SCHEME,
+        ),
         ("artifact_install_step_finished",),
         "0.7.0",
         field="seconds",
@@ -256,7 +410,7 @@ FAMILIES: tuple[Family, ...] = (
         "mx_emitter_events_dropped_total",
         SUM,
         "Events that a rank could not log, by reason, as it said once it could log again.",
-        (Label("reason", tuple(DROP_REASONS)), _SCHEME),
+        (Label("reason", "why the rank could not log", _values(**DROP_REASONS)), _SCHEME),
         ("events_dropped",),
         "ours",
         field="count",

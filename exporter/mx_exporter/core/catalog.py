@@ -36,19 +36,33 @@ WITH_HEADER = "header"
 WITH_POLICY = "policy"
 
 
+class Value(NamedTuple):
+    """A known value of a label, and what it means."""
+
+    name: str
+    doc: str
+
+
 class Label(NamedTuple):
     """A label, read from the event's field of the same name.
 
-    ``domain`` are its known values, None for a free label. ``opt_in`` labels show only when
-    they are asked for: their domain grows without end.
+    ``doc`` says what the label is. ``values`` are its known values, None for a free label;
+    ``unexpected`` says what becomes of any other one, and ``null`` what a missing value becomes.
+    ``opt_in`` labels show only when they are asked for: their domain grows without end.
     """
 
     name: str
-    domain: tuple[str, ...] | None = None
+    doc: str
+    values: tuple[Value, ...] | None = None
     unexpected: str = KEEP
     null: str = ""
     max_length: int | None = None
     opt_in: bool = False
+
+    @property
+    def domain(self) -> tuple[str, ...] | None:
+        """Names of the known values, None for a free label."""
+        return None if self.values is None else tuple(value.name for value in self.values)
 
     def resolve(self, value: str | None) -> str | None:
         """The label's value for a logged one; None when the observation is to be dropped."""
@@ -56,7 +70,8 @@ class Label(NamedTuple):
             value = (value or "").strip()[: self.max_length] or None
         if value is None:
             value = self.null
-        if self.domain is not None and value not in self.domain:
+        domain = self.domain
+        if domain is not None and value not in domain:
             if self.unexpected == DROP:
                 return None
             if self.unexpected != KEEP:
