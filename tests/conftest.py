@@ -1,4 +1,4 @@
-"""Fixtures for every test: hygiene that nobody has to ask for, and the real parts."""
+"""How the tests are run, hygiene for each of them, and the real parts they use."""
 
 from __future__ import annotations
 

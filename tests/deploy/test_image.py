@@ -1,4 +1,4 @@
-"""The image's file is sound, and its steps give an exporter and an emitter that work."""
+"""The Dockerfile is sound, and its steps build an exporter and an emitter that work."""
 
 from __future__ import annotations
 

@@ -539,7 +539,7 @@ def test_falsy_models_and_selected_sources_are_null(model: object, log: Log) -> 
     assert load["model"] is phase["model"] is None
 
 
-def test_a_model_whose_truth_cannot_be_told_is_not_null(log: Log) -> None:
+def test_a_model_whose_bool_raises_is_not_null(log: Log) -> None:
     metrics.observe_load_seconds("vllm", Hostile(), "main", "success", 1)
     assert log.events()[0]["model"] == "<unprintable Hostile>"
 
