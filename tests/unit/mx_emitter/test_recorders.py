@@ -517,7 +517,7 @@ class bool_:
         (fractions.Fraction(10**400), str(10**400)),
         ([1], "[1]"),
     ],
-    ids=lambda value: re.sub(r" object at 0x\w+", "", repr(value))[:40],
+    ids=lambda value: re.sub(r"<[\w.]+\.(\w+) object at 0x\w+>", r"<\1>", repr(value))[:40],
 )
 def test_numbers_are_logged_as_numbers_where_json_has_a_place(
     given: object, logged: object, log: Log
