@@ -1,4 +1,4 @@
-"""Fixtures for every test: hygiene that nobody has to ask for, and the real parts."""
+"""How the tests are run, hygiene for each of them, and the real parts they use."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ hypothesis.settings.load_profile("suite")
 #: Where ``tests/support/bring_tools.sh`` unpacks what the machine does not have.
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
 
+#: Modules whose tests share something costly: one worker runs all tests of such a module.
+TOGETHER = (
+    "tests/deploy/test_dashboard_live.py",
+    "tests/deploy/test_image.py",
+    "tests/system/client/test_flows.py",
+)
+
 #: A busy loop that ends with the process that started it.
 LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))"
 
@@ -68,6 +75,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     are asked for by name: they run in this process, in their order."""
     by_name = any("::" in each or each.endswith(".py") for each in config.args)
     return 0 if by_name or config.option.keyword else len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each worker gets one test after the other, or all of a module of :data:`TOGETHER`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            return module if module in TOGETHER else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Starting exporters that keep a directory, and real ranks beside them."""
+"""Exporters that own a directory and compact it, and real ranks beside them."""
 
 from __future__ import annotations
 

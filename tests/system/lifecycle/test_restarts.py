@@ -1,4 +1,4 @@
-"""An owner that compacts: nothing is lost, nothing counts twice, whoever restarts when."""
+"""An owner that compacts and is restarted loses nothing and counts nothing twice."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_the_page_with_all_of_this_passes_promtool(
         (("--retain-seconds", "inf"), "expected a number of seconds"),
     ],
 )
-def test_nonsense_is_wrong_use(
+def test_invalid_bounds_are_a_usage_error(
     spawn: support.Spawner, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
     log = tmp_path / "log"

@@ -454,7 +454,7 @@ def test_what_a_dead_writer_left_in_the_making_is_removed_after_a_minute(tmp_pat
     assert foreign.exists()
 
 
-def test_trouble_is_told_once_and_tried_again(tmp_path, monkeypatch, caplog):
+def test_a_failed_compaction_is_logged_once_and_tried_again(tmp_path, monkeypatch, caplog):
     fill(tmp_path)
     live = follow(tmp_path)
     now = [time.time()]
