@@ -21,13 +21,13 @@ from tests.support.compacting import (
     as_nobody,
     can_mount,
     fill,
-    segments_in,
     serve_command,
     start,
     start_ranks,
     stop,
     wait_for_compaction,
 )
+from tests.support.log_lines import segments_in
 from tests.support.pages import counters, parse, total
 
 ATTEMPTS = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=""}'

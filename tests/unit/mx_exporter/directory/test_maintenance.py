@@ -12,8 +12,9 @@ from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
 from mx_log.files import SNAPSHOT_NAME
-from tests.support.compacting import fill, segments_in
+from tests.support.compacting import fill
 from tests.support.folding import follow, pages
+from tests.support.log_lines import segments_in
 
 
 def names(directory: Path) -> list[str]:

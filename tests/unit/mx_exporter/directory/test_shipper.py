@@ -24,7 +24,8 @@ from mx_log.files import SNAPSHOT_NAME
 from mx_log.schema import MAX_LINE_BYTES
 from tests import support
 from tests.support import serving
-from tests.support.compacting import all_done, fill, segments_in, start, start_ranks, stop
+from tests.support.compacting import all_done, fill, start, start_ranks, stop
+from tests.support.log_lines import segments_in
 from tests.support.pages import replayed
 from tests.support.writers import Writer
 
