@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,9 +33,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("suite")
 
-#: Where ``tests/support/bring_tools.sh`` unpacks what the machine does not have.
-TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
-
 #: Modules whose tests share something costly: one worker runs all tests of such a module.
 TOGETHER = (
     "tests/deploy/test_dashboard_live.py",
@@ -57,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[ALL] = config.workerinput["all"]
     else:
         config.stash[ALL] = os.environ.get("MX_TEST_ALL", "") not in ("", "0")
-        loops = 0 if config.option.collectonly else int(os.environ.get("MX_TEST_BUSY", "0"))
+        loops = 0 if config.option.collectonly else int(os.environ.get("MX_TEST_BUSY") or 0)
         config.stash[BUSY] = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(loops)]
     for name in [name for name in os.environ if support.is_products(name)]:
         del os.environ[name]
@@ -253,24 +249,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def promtool() -> str:
     """Path of Prometheus's promtool."""
-    return _tool("promtool")
+    return support.tool("promtool")
 
 
 @pytest.fixture(scope="session")
 def prometheus() -> str:
     """Path of a real Prometheus."""
-    return _tool("prometheus")
+    return support.tool("prometheus")
 
 
 @pytest.fixture(scope="session")
 def pushgateway() -> str:
     """Path of a real Pushgateway."""
-    return _tool("prometheus-pushgateway")
-
-
-def _tool(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path=str(TOOLS))
-    return found or support.leave_out(f"needs {name}, which is on no path (`make tools`)")
+    return support.tool("prometheus-pushgateway")
 
 
 @pytest.fixture(scope="session")
