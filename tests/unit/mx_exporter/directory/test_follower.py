@@ -306,7 +306,7 @@ def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
     assert follower.fold.state.gone == 2
 
 
-def test_a_drain_in_hand_can_be_hurried(tmp_path, monkeypatch):
+def test_a_running_drain_can_be_shortened(tmp_path, monkeypatch):
     monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
     now = 0
 
@@ -353,7 +353,7 @@ def test_a_process_whose_files_were_removed_is_gone(follower, tmp_path):
     assert sum(follower.fold.state.loads.abandoned.values()) == 1
 
 
-def test_what_is_out_of_reach_for_now_is_not_read_twice(follower, tmp_path):
+def test_what_cannot_be_opened_for_lack_of_descriptors_is_read_once_later(follower, tmp_path):
     """Out of descriptors: the directory cannot be opened, then not listed."""
     path = Lines().segment(tmp_path, 0, [("nixl_received", {"result": "complete"})])
     with path.open("ab") as out:

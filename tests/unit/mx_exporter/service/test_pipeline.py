@@ -1,4 +1,4 @@
-"""What a scrape costs, in counts: seconds would differ between machines."""
+"""What a scrape costs, in counts; seconds would differ between machines."""
 
 from __future__ import annotations
 
