@@ -1,17 +1,18 @@
 """The switch between callers and the log of this process: off, not decided yet, or a stream.
 
-One sink serves the process. It is what structlog wraps, and what the recorders write to.
+One sink serves the process. It is what the structlog logger wraps.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from os import getpid
+
+from mx_log.values import is_true
 
 from ..context import load
 from ..context.rank import as_rank
-from ..settings import Settings, read_settings
+from ..settings import SWITCH, Settings, read_settings
 from . import warn_once
 from .encode import text
 from .stream import Stream
@@ -20,18 +21,30 @@ from .stream import Stream
 class Sink:
     """Where events go.
 
-    ``off`` is the one test that a recorder makes when metrics are off. ``emit`` is
-    ``Stream.emit``, or what decides at the first event whether there shall be a stream.
+    ``off`` is the one test that a recorder makes when metrics are off. The first event decides by
+    the environment whether there shall be a stream.
     """
 
     def __init__(self) -> None:
         self.off = False  # or not decided yet, as long as there is no stream
         self.stream: Stream | None = None
-        self.emit: Callable[..., None] = self._first_event
         self._settings: Settings | None = None  # once metrics are on
         self._rank: int | None = None  # what the engine said
         self._watching_forks = False
         self._forks = 0  # how many generations of forks this process is away from the first
+
+    def msg(self, event: bytes, fields: bytes, level: bytes) -> None:
+        """Log an event: its name as JSON, its own fields as the inside of a JSON object, and its
+        level. Never raises an Exception, but for a RecursionError where it cannot do anything."""
+        stream = self.stream
+        # A child of a C library's fork was not announced to Python.
+        if stream is None or self.off or stream.pid != getpid():
+            stream = self._start()
+        if stream is not None:
+            stream.emit(event, fields, level)
+
+    debug = info = warning = error = critical = msg
+    warn = exception = fatal = log = msg
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be logged at all. Never raises an Exception."""
@@ -47,7 +60,9 @@ class Sink:
         try:
             if rank is not None:
                 self._take_rank(rank)
-            self.off = False  # the environment may have changed since it was read
+            # The environment may have changed since it was read. A stream that was switched off
+            # is kept: it goes on where it was once it is switched on again.
+            self.off = self.stream is not None and not is_true(os.environ.get(SWITCH, ""))
             stream = self._start()
             if stream is None:
                 return False
@@ -55,27 +70,21 @@ class Sink:
             stream.open()
         except Exception as error:
             warn_once.say("unexpected", f"metrics could not be enabled: {text(error)}")
-        return self.stream is not None
+        return self.stream is not None and not self.off
 
     def ask_torch(self) -> None:
         """Look for the rank again: torch.distributed may have been initialised since."""
         if self.stream is not None:
             self.stream.ask_torch()
 
-    def _first_event(
-        self, event: bytes, fields: dict[str, Any], level: bytes | None = None
-    ) -> None:
-        try:
-            stream = self._start()
-            if stream is not None:
-                stream.emit(event, fields, level)
-        except Exception:
-            warn_once.uncounted += ("unencodable",)
-
     def _start(self) -> Stream | None:
-        """Decide by the environment whether metrics are on; the stream when they are."""
-        if self.stream is not None or self.off:
-            return self.stream
+        """The stream; decides by the environment, at first, whether there shall be one."""
+        if self.off:
+            return None
+        if self.stream is not None:
+            if self.stream.pid == getpid():
+                return self.stream
+            self._after_fork()
         warn_once.need_room()
         settings = self._settings or read_settings()
         for problem in settings.problems:
@@ -95,7 +104,6 @@ class Sink:
             stream = Stream(settings, self._rank)
             if self._forks == forks and self.stream is None:
                 self.stream = stream
-        self.emit = self.stream.emit
         return self.stream
 
     def _take_rank(self, rank: object) -> None:
@@ -111,7 +119,6 @@ class Sink:
         self._forks += 1
         load.forget()
         warn_once.uncounted.clear()  # the parent's events
-        self.emit = self._first_event
         parents, self.stream = self.stream, None
         if parents is not None:
             parents.abandon()

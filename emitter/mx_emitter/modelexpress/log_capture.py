@@ -10,12 +10,14 @@ import functools
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ..log import warn_once
 from ..log.encode import text
 from ..log.exceptions import describe, without_secrets
 from ..log.sink import sink
+from ..logger import log
 from ..settings import read_settings
 
 #: The client's loggers; all others of its are below these.
@@ -24,12 +26,12 @@ NAMESPACES = ("modelexpress", "modelexpress_rl")
 #: Longest ``message``, in characters.
 MAX_MESSAGE = 2000
 
-_RECORDED = b'"log_recorded"'
 _LEVELS = (
-    (logging.CRITICAL, b"critical"),
-    (logging.ERROR, b"error"),
-    (logging.WARNING, b"warning"),
-    (logging.INFO, b"info"),
+    (logging.CRITICAL, log.critical),
+    (logging.ERROR, log.error),
+    (logging.WARNING, log.warning),
+    (logging.INFO, log.info),
+    (logging.NOTSET, log.debug),
 )
 
 
@@ -69,7 +71,7 @@ class Capture(logging.Handler):
             warn_once.say("capture", f"a log record could not be logged as an event: {text(error)}")
             sink.drop("unencodable")
             return
-        sink.emit(_RECORDED, fields, _level(record.levelno))
+        _method(record.levelno)("log_recorded", **fields)
 
     def _stand_aside(self, record: logging.LogRecord) -> None:
         """Where nobody else handles it, Python would have printed it but for us."""
@@ -98,8 +100,8 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
-def _level(number: int) -> bytes:
-    return next((name for least, name in _LEVELS if number >= least), b"debug")
+def _method(number: int) -> Callable[..., None]:
+    return next((method for least, method in _LEVELS if number >= least), log.debug)
 
 
 @functools.cache
