@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import logging
 import operator
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import structlog
-from structlog.contextvars import merge_contextvars
 
 from .log import warn_once
 from .log.encode import text
 from .log.sink import sink
-from .processors import PROCESSORS, EventDict, rename
+from .processors import ENGINE_PROCESSORS, PROCESSORS, EventDict, rename
 
 _Logger = TypeVar("_Logger", bound="EventLogger")
 
@@ -34,30 +32,11 @@ def _method(level: str) -> Callable[..., None]:
 
     def method(self: EventLogger, event: object = None, /, *args: object, **fields: Any) -> None:
         try:
-            try:
-                if self._context:
-                    fields = {**self._context, **fields}
-                if self._is_engines:
-                    merge_contextvars(self._logger, level, fields)
-                if event is None:
-                    event = fields.pop("event", None)
-                if args:
-                    event = _formatted(event, args, fields)
-                if type(event) is not str:
-                    event = text(event)
-                if "event" in fields:
-                    rename(fields, "event")
-                fields["event"] = event
-                result: Any = fields
-                for process in self._processors:
-                    result = process(self._logger, level, result)
-                given, named = result
-            except structlog.DropEvent:
-                return
-            except Exception:
-                sink.drop("unencodable")
-                return
-            getattr(self._logger, level)(*given, **named)
+            if self._context:
+                fields = {**self._context, **fields}
+            if args or type(event) is not str:
+                event = _name(event, args, fields)
+            self.log_fields(level, event, fields)
         except Exception:  # close to the recursion limit
             warn_once.uncounted += ("unencodable",)
 
@@ -87,8 +66,16 @@ class EventLogger(structlog.BoundLoggerBase):
     carries are reserved: a field of such a name is logged as ``field_<name>``.
     """
 
-    #: Whether its events carry what was bound by ``structlog.contextvars``.
-    _is_engines = False
+    def __init__(
+        self,
+        logger: Any,
+        processors: Iterable[Callable[[Any, str, Any], Any]],
+        context: dict[str, Any],
+        first: Iterable[Callable[[Any, str, Any], Any]] = (),
+    ) -> None:
+        """``first`` are processors that its events pass before those of all events."""
+        super().__init__(logger, processors, context)
+        self._first = first
 
     debug = _method("debug")
     info = msg = _method("info")
@@ -112,6 +99,29 @@ class EventLogger(structlog.BoundLoggerBase):
             getattr(self, _level(level))(event, *args, **fields)
         except Exception:  # close to the recursion limit
             warn_once.uncounted += ("unencodable",)
+
+    def log_fields(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """Log an event with the fields of a dict, which it takes for its own, and nothing bound.
+
+        Raises a RecursionError where there is no room to do anything.
+        """
+        try:
+            if "event" in fields:
+                rename(fields, "event")
+            fields["event"] = event
+            # Now: where a signal handler forks in the middle, the event is the parent's.
+            msg = self._logger.msg
+            result: Any = fields
+            for process in self._first:
+                result = process(self._logger, level, result)
+            for process in self._processors:
+                result = process(self._logger, level, result)
+        except structlog.DropEvent:
+            return
+        except Exception:
+            sink.drop("unencodable")
+            return
+        msg(*result[0])
 
     adebug = _asynchronous(debug)
     ainfo = amsg = _asynchronous(info)
@@ -145,26 +155,21 @@ class EventLogger(structlog.BoundLoggerBase):
         return self._with(new_values)
 
     def _with(self: _Logger, context: dict[str, Any]) -> _Logger:
-        return type(self)(self._logger, self._processors, context)
+        return type(self)(self._logger, self._processors, context, self._first)
 
 
-class EngineLogger(EventLogger):
-    """What an engine logs by: its events carry its ``structlog.contextvars``, too.
-
-    Recorders' events carry none of them: they may hold what does not belong there.
-    """
-
-    _is_engines = True
-
-
-def _formatted(event: object, args: tuple[object, ...], fields: dict[str, Any]) -> object:
-    try:
-        return text(event) % (
-            args[0] if len(args) == 1 and issubclass(type(args[0]), dict) else args
-        )
-    except Exception:  # "100% done", or an argument that cannot be formatted
-        fields["positional_args"] = args
-        return event
+def _name(event: object, args: tuple[object, ...], fields: dict[str, Any]) -> str:
+    """The name of an event, with arguments formatted into it where they fit."""
+    if event is None:
+        event = fields.pop("event", None)
+    name = text(event)
+    if args:
+        try:
+            given = args[0] if len(args) == 1 and issubclass(type(args[0]), dict) else args
+            return text(name % given)
+        except Exception:  # "100% done", or an argument that cannot be formatted
+            fields["positional_args"] = args
+    return name
 
 
 def _level(level: object) -> str:
@@ -175,8 +180,7 @@ def _level(level: object) -> str:
     return name if name in _LEVELS else "info"
 
 
-#: The logger of this process. Recorders and timers log by it; engines by one that shares its sink
-#: and its processors.
+#: The logger of this process.
 log: EventLogger = structlog.wrap_logger(
     sink,
     processors=PROCESSORS,
@@ -184,10 +188,13 @@ log: EventLogger = structlog.wrap_logger(
     context_class=dict,
     cache_logger_on_first_use=False,
 ).bind()
-_engines = EngineLogger(sink, PROCESSORS, {})
+
+#: The same for engines. Their events pass what vets them first, and there get what was bound by
+#: ``structlog.contextvars``; recorders' events do not: it may be what does not belong there.
+_engines = EventLogger(sink, PROCESSORS, {}, ENGINE_PROCESSORS)
 
 
-def get_logger(**initial_values: Any) -> EngineLogger:
+def get_logger(**initial_values: Any) -> EventLogger:
     """A structlog logger for events of the engine's own, in the same log.
 
     ``initial_values`` go on each event. It has all levels, ``log``, ``exception``, the methods for
@@ -206,9 +213,7 @@ def copy_to_log(_logger: object, method_name: str, event_dict: EventDict) -> Eve
         if not sink.off:
             fields = {key: event_dict[key] for key in event_dict if key not in _OF_A_CHAIN}
             level = fields.pop("level", method_name)
-            if fields.get("exc_info") is True:
-                fields["exc_info"] = sys.exc_info()
-            log.log(level, fields.pop("event", None), **fields)
+            _engines.log(level, fields.pop("event", None), **fields)
     except Exception:
         warn_once.uncounted += ("unencodable",)
     return event_dict

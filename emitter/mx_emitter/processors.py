@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from sys import modules
 from typing import Any, TypeAlias
 
 from orjson import dumps
+from structlog.contextvars import merge_contextvars
 
 from mx_log.schema import (
     EVENTS,
@@ -26,7 +27,7 @@ from mx_log.schema import (
 )
 
 from .context import load
-from .log.encode import Flattening, encode, number, plain, text
+from .log.encode import Flattening, encode, number, text
 from .log.exceptions import without_secrets
 
 EventDict: TypeAlias = MutableMapping[str, Any]
@@ -39,9 +40,6 @@ MISFIT = "engine_event"
 #: Events by which the emitter speaks of itself: no caller may log one.
 _EMITTERS_OWN = HEADERS | {"events_dropped"}
 
-_LOADS_SEEN = "candidate_loads_seen"
-
-_MISSING = object()
 _INFINITY = float("inf")
 _RESERVED_FIELDS = RESERVED_KEYS - {"event"}
 
@@ -68,34 +66,29 @@ def rename_reserved(_logger: object, _method_name: str, event_dict: EventDict) -
 
 
 def fit_schema(_logger: object, _method_name: str, event_dict: EventDict) -> EventDict:
-    """Make an event of the schema one that every reader accepts.
+    """Let a caller take the name of an event of the schema only for one that readers accept.
 
-    Labels become text, numbers become numbers where they are any. An event that lacks a field, or
-    that only the emitter itself may log, is named `MISFIT`, with its own name in ``field_event``.
+    One that lacks a field, or that only the emitter itself may log, is named `MISFIT`, and its own
+    name goes to ``field_event``. A field that may be missing and does not fit is renamed.
     """
-    fields = _FIELDS.get(event_dict["event"], ())
-    if fields is None:
-        return _rename_event(event_dict)
-    for name, fit, required in fields:
-        value = event_dict.get(name, _MISSING)
-        if type(value) is str and value and fit is not _as_loads:
-            continue
-        if value is not _MISSING:
-            fitting = fit(value, required)
-            if fitting is not _MISSING:
-                event_dict[name] = fitting
-            elif required:
-                return _rename_event(event_dict)
-            else:
+    required, fits = _SCHEMA.get(event_dict["event"], _NO_SCHEMA)
+    for name in required:
+        if name not in event_dict or (name == "loads" and not _are_loads(event_dict[name])):
+            rename(event_dict, "event")
+            event_dict["event"] = MISFIT
+            break
+    else:
+        for name in fits:
+            if name not in required and event_dict.get(name, "") is None:
                 rename(event_dict, name)
-        elif required:
-            return _rename_event(event_dict)
     return event_dict
 
 
 def add_load(_logger: object, _method_name: str, event_dict: EventDict) -> EventDict:
     """Add the id of the load that runs, and the ids of OpenTelemetry's current span."""
-    running = load.current()
+    running = load.of_context()
+    if running is None or not running.running:
+        running = load.current()
     if running is not None:
         if "opentelemetry.trace" in modules:
             for name, value in load.trace().items():
@@ -104,22 +97,31 @@ def add_load(_logger: object, _method_name: str, event_dict: EventDict) -> Event
     return event_dict
 
 
-def make_plain(_logger: object, _method_name: str, event_dict: EventDict) -> EventDict:
-    """Replace values that JSON has no place for by their text."""
-    flattening = None
+def fit_values(_logger: object, _method_name: str, event_dict: EventDict) -> EventDict:
+    """Make values plain JSON: what JSON has no place for becomes its text.
+
+    Of an event of the schema labels become text as well, and numbers are numbers where they can.
+    """
+    fits = _FITS.get(event_dict["event"], _NO_FITS)
+    odd = []
     for name, value in event_dict.items():
         kind = type(value)
-        if (
-            kind is str
-            or value is None
-            or (kind is float and -_INFINITY < value < _INFINITY)
-            or (kind is int and 0 <= value < 1 << 63)
-            or kind is bool
-            or (kind is list and name == "loads" and event_dict["event"] == _LOADS_SEEN)
-        ):
-            continue
-        flattening = flattening or Flattening()
-        event_dict[name] = flattening.plain(value, 1)
+        if kind is str:
+            if value:
+                continue
+        elif kind is float:
+            if -_INFINITY < value < _INFINITY and fits.get(name, number) is number:
+                continue
+        elif kind is int:
+            if 0 <= value < 1 << 63 and fits.get(name, number) is number:
+                continue
+        odd.append(name)
+    if odd:
+        flattening = Flattening()
+        for name in odd:
+            fit = fits.get(name)
+            value = event_dict[name]
+            event_dict[name] = fit(value) if fit is not None else flattening.plain(value, 1)
     return event_dict
 
 
@@ -137,14 +139,15 @@ def render(_logger: object, method_name: str, event_dict: EventDict) -> Call:
     return (as_json, own, _LEVELS[method_name]), _NO_KEYWORDS
 
 
-#: What every event passes, recorders' and engines' alike.
-PROCESSORS: list[Callable[[Any, str, Any], Any]] = [
+#: What every event passes, of recorders, timers and engines.
+PROCESSORS: list[Callable[[Any, str, Any], Any]] = [add_load, fit_values, render]
+
+#: What an engine's own events pass before, since its callers may say anything.
+ENGINE_PROCESSORS: list[Callable[[Any, str, Any], Any]] = [
+    merge_contextvars,
     format_exception,
     rename_reserved,
     fit_schema,
-    add_load,
-    make_plain,
-    render,
 ]
 
 
@@ -185,32 +188,12 @@ def _exception(exc_info: Any) -> str | None:
         return without_secrets(text(exc_info))
 
 
-# What makes a value fit a field of the schema: the value as it is logged, or _MISSING where it
-# cannot be made to fit. Non-empty text does not get here.
-
-
-def _as_label(value: object, required: bool) -> object:
-    return _MISSING if value is None and not required else text(value)
-
-
-def _as_optional_label(value: object, _required: bool) -> object:
+def _as_optional_label(value: object) -> str | None:
     try:
         falsy = not value
     except Exception:  # one whose truth cannot be told is not falsy
         falsy = False
     return None if falsy else text(value)
-
-
-def _as_number(value: object, _required: bool) -> object:
-    return number(value)
-
-
-def _as_loads(value: object, _required: bool) -> object:
-    """The loads of candidates, plain; as they are where they need nothing done, as usual."""
-    if _are_loads(value):
-        return value
-    found = plain(value)
-    return found if _are_loads(found) else _MISSING
 
 
 def _are_loads(value: object) -> bool:
@@ -228,24 +211,35 @@ def _is_load(candidate: object) -> bool:
 
 _LOAD_TYPES = (float, int, str, type(None))
 
-_FIT: dict[str, Callable[[object, bool], object]] = {
-    TEXT: _as_label,
+
+def _as_it_is(value: Any) -> object:
+    """The loads of candidates: `fit_schema` has seen those of an engine, ours are plain."""
+    return value
+
+
+_FIT_OF_KIND: dict[str, Callable[[Any], object]] = {
+    TEXT: text,
     OPTIONAL_TEXT: _as_optional_label,
-    NUMBER: _as_number,
-    LOADS: _as_loads,
+    NUMBER: number,
+    LOADS: _as_it_is,
 }
 
-#: event -> its fields that readers check, with what makes values fit; None where it is ours alone.
-_FIELDS: dict[str, tuple[tuple[str, Callable[[object, bool], object], bool], ...] | None] = {
-    event.name: None
-    if event.name in _EMITTERS_OWN
-    else tuple(
-        (field.name, _FIT[field.kind], field.required)
-        for field in event.fields
-        if field.kind in _FIT
-    )
+#: event -> field -> what makes a value fit it, for the fields that readers check.
+_FITS = {
+    event.name: {
+        field.name: _FIT_OF_KIND[field.kind] for field in event.fields if field.kind in _FIT_OF_KIND
+    }
     for event in EVENTS.values()
 }
+_NO_FITS: dict[str, Callable[[Any], object]] = {}
+
+#: event -> the fields that it must have, and all that readers check.
+_SCHEMA: dict[str, tuple[tuple[str | None, ...], Iterable[str]]] = {
+    event.name: (tuple(field.name for field in event.fields if field.required), _FITS[event.name])
+    for event in EVENTS.values()
+}
+_SCHEMA.update((name, ((None,), ())) for name in _EMITTERS_OWN)  # a field that no event has
+_NO_SCHEMA: tuple[tuple[str | None, ...], Iterable[str]] = ((), ())
 
 #: Names as they stand on a line, and the level of each method's events.
 _NAMES = {name: dumps(name) for name in (*EVENTS, MISFIT)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import time
 from _thread import get_ident
 from collections.abc import Callable
+from time import perf_counter
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from .context import load
 from .log import warn_once
@@ -17,19 +17,30 @@ from .logger import log
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: Frames that the beginning and the end of a load may need.
-_FRAMES = 12
+#: What runs: its thread, when it began, and its load, if it is one.
+_Span: TypeAlias = "tuple[int, float, load.Load | None]"
 
 
-class Span:
-    """One run of a timer's body: when and in which thread it began; its load, if it is one."""
+class Kind:
+    """What a timer logs: its events, ``started`` None where it logs none, and its outcomes."""
 
-    __slots__ = ("began", "load", "thread")
+    __slots__ = ("bad", "finished", "good", "started")
 
-    def __init__(self) -> None:
-        self.thread = get_ident()
-        self.load: load.Load | None = None
-        self.began = time.perf_counter()
+    def __init__(
+        self, started: str | None, finished: str, good: str | None = None, bad: str | None = None
+    ) -> None:
+        self.started = started
+        self.finished = finished
+        self.good = good
+        self.bad = bad
+
+
+LOAD = Kind("load_started", "load_finished", "success", "error")
+LOAD_PHASE = Kind("load_phase_started", "load_phase_finished")
+ATTEMPT_PHASE = Kind("source_attempt_phase_started", "source_attempt_phase_finished", "ok", "error")
+INSTALL_STEP = Kind("artifact_install_step_started", "artifact_install_step_finished")
+#: A timer that we do not know.
+CALL = Kind(None, "recorder_called")
 
 
 class Timer:
@@ -40,32 +51,28 @@ class Timer:
     by several threads; to leave one that was not entered does nothing. No method raises.
     """
 
-    __slots__ = ("_fields", "_spans", "seconds")
+    __slots__ = ("_fields", "_kind", "_spans", "seconds")
 
-    #: Names of its events, None where it logs no start; its outcomes, None where it has none.
-    started: ClassVar[str | None] = None
-    finished: ClassVar[str]
-    good: ClassVar[str | None] = None
-    bad: ClassVar[str | None] = None
-
-    def __init__(self, /, **fields: object) -> None:
+    def __init__(self, kind: Kind, fields: dict[str, Any]) -> None:
         """``fields`` go on both events."""
         self.seconds = 0.0
+        self._kind = kind
         self._fields = fields
-        self._spans: list[Span] = []  # those that run
+        self._spans: list[_Span] = []  # those that run
+
+    def with_fields(self, fields: dict[str, Any], /) -> Timer:
+        """The timer, whose events carry ``fields``, too."""
+        self._fields = {**self._fields, **fields}
+        return self
 
     def __enter__(self) -> Timer:
         try:
-            span = Span()
-            self._spans.append(span)
-            if not sink.off:
-                self._start(span)
-            span.began = time.perf_counter()
+            started = self._kind.started
+            if started is not None and not sink.off:
+                log.log_fields("info", started, self._fields.copy())
+            self._spans.append((get_ident(), perf_counter(), None))
         except Exception:  # close to the recursion limit
             warn_once.uncounted += ("unencodable",)
-        except BaseException as error:  # of a signal handler: the body will not run
-            self.__exit__(type(error), error, None)
-            raise
         return self
 
     def __exit__(
@@ -74,59 +81,68 @@ class Timer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        spans = self._spans
         span = None
         try:
-            now = time.perf_counter()
-            span = self._take_span()
-            if span is not None:
-                self.seconds = now - span.began
-                if not sink.off:
-                    self._finish(span, error)
+            now = perf_counter()
+            if len(spans) > 1:
+                span = self._find_span()
+                spans.remove(span)
+            elif spans:
+                span = spans.pop()
+            else:
+                return
+            self.seconds = now - span[1]
+            if span[2] is not None:
+                self._finish_load(span[2], error)
+            elif not sink.off:
+                self._finish(error)
         except Exception:  # close to the recursion limit
             warn_once.uncounted += ("unencodable",)
-        finally:
-            if span is not None and span.load is not None:
-                span.load.running = False
+            if span is None and spans:
+                span = spans[-1]
+                del spans[-1]
+            if span is not None and span[2] is not None:
+                span[2].running = False
 
     def __call__(self, function: _Function) -> _Function:
         """Time each call of ``function``."""
 
         @functools.wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            with type(self)(**self._fields):
+            with type(self)(self._kind, self._fields):
                 return function(*args, **kwargs)
 
         return cast(_Function, timed)
 
-    def _start(self, span: Span) -> None:  # noqa: ARG002 - for loads
-        """Log the start of a span."""
-        if self.started is not None:
-            log.info(self.started, **self._fields)
-
-    def _finish(self, span: Span, error: BaseException | None) -> None:  # noqa: ARG002 - for loads
+    def _finish(self, error: BaseException | None) -> None:
         """Log the end of a span."""
+        kind = self._kind
         fields = self._fields.copy()
-        if self.good is not None:
-            fields["outcome"] = self.good if error is None else self.bad
+        if kind.good is not None:
+            fields["outcome"] = kind.good if error is None else kind.bad
         fields["seconds"] = self.seconds
         if error is not None:
             fields.update(describe(error))
-        log.info(self.finished, **fields)
+        log.log_fields("info", kind.finished, fields)
 
-    def _take_span(self) -> Span | None:
-        """Take the span that ends: the last of this thread, else the last."""
-        found = None
+    def _finish_load(self, of_load: load.Load, error: BaseException | None) -> None:
+        before = None
+        try:
+            before = load.resume(of_load)  # the end may come in another context than the start
+            if not sink.off:
+                self._finish(error)
+        finally:
+            of_load.running = False
+            load.end(of_load, before)
+
+    def _find_span(self) -> _Span:
+        """Of several spans the one that ends: the last of this thread and load, else the last."""
+        thread, here = get_ident(), load.of_context()
         for span in self._spans[::-1]:
-            if self._is_here(span):
-                found = span
-                break
-            found = found or span
-        if found is not None:
-            self._spans.remove(found)
-        return found
-
-    def _is_here(self, span: Span) -> bool:
-        return span.thread == get_ident()
+            if span[0] == thread and span[2] in (None, here):
+                return span
+        return self._spans[-1]
 
 
 class LoadTimer(Timer):
@@ -134,67 +150,27 @@ class LoadTimer(Timer):
 
     __slots__ = ()
 
-    started = "load_started"
-    finished = "load_finished"
-    good = "success"
-    bad = "error"
-
-    def _start(self, span: Span) -> None:
-        # Close to the recursion limit nothing is begun that could not be ended.
-        warn_once.need_room(_FRAMES)
-        sink.ask_torch()
-        span.load = load.Load()
-        load.begin(span.load)
-        Timer._start(self, span)
-
-    def _finish(self, span: Span, error: BaseException | None) -> None:
-        if span.load is None:
-            return Timer._finish(self, span, error)
-        before = load.resume(span.load)  # the end may come in another context than the start
+    def __enter__(self) -> Timer:
+        if sink.off:
+            return Timer.__enter__(self)
+        running = None
         try:
-            Timer._finish(self, span, error)
-        finally:
-            load.end(span.load, before)
-
-    def _is_here(self, span: Span) -> bool:
-        return span.load is None or span.load is load.of_context()
-
-
-class LoadPhaseTimer(Timer):
-    """The timer of a load's phase."""
-
-    __slots__ = ()
-
-    started = "load_phase_started"
-    finished = "load_phase_finished"
-
-
-class AttemptPhaseTimer(Timer):
-    """The timer of a source attempt's phase."""
-
-    __slots__ = ()
-
-    started = "source_attempt_phase_started"
-    finished = "source_attempt_phase_finished"
-    good = "ok"
-    bad = "error"
-
-
-class InstallStepTimer(Timer):
-    """The timer of a step of installing an archive."""
-
-    __slots__ = ()
-
-    started = "artifact_install_step_started"
-    finished = "artifact_install_step_finished"
-
-
-class CallTimer(Timer):
-    """The timer of a call that we do not know: logs it when its body ends."""
-
-    __slots__ = ()
-
-    finished = "recorder_called"
+            sink.ask_torch()
+            running = load.Load()
+            load.begin(running)
+            log.log_fields("info", "load_started", self._fields.copy())
+            self._spans.append((get_ident(), perf_counter(), running))
+        except Exception:  # close to the recursion limit
+            warn_once.uncounted += ("unencodable",)
+            if running is not None:
+                running.running = False
+        except BaseException as error:  # of a signal handler: the body will not run
+            if running is not None:
+                if all(span[2] is not running for span in self._spans):
+                    self._spans.append((get_ident(), perf_counter(), running))
+                self.__exit__(type(error), error, None)
+            raise
+        return self
 
 
 class NoTimer(Timer):

@@ -408,7 +408,7 @@ assert len(os.listdir("/proc/self/fd")) == before + 1
 #: Another thread has the stream's lock until the process forks.
 _HELD = """
 import os, signal, sys, threading, warnings
-from mx_emitter import enable_metrics, metrics, stream
+from mx_emitter import enable_metrics, metrics, processors
 from mx_emitter.log.sink import sink
 warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: just what is tested
 metrics.record_attempt("parent", "first")
@@ -468,15 +468,15 @@ def test_a_fork_by_a_signal_handler_right_before_an_event_waits(program: Program
     process = program.run(
         _HELD
         + """
-dumps, pid = stream.dumps, 0
+dumps, pid = processors.dumps, 0
 def fork_and_dump(fields):  # as a handler does that comes at this moment
     global pid
-    stream.dumps = dumps
+    processors.dumps = dumps
     pid = os.fork()
     if pid: forked.set()
     else: signal.alarm(20)
     return dumps(fields)
-stream.dumps = fork_and_dump
+processors.dumps = fork_and_dump
 metrics.record_attempt("parent", "second")
 if pid == 0:
     metrics.record_attempt("child", "x")

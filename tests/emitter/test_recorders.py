@@ -600,9 +600,23 @@ def test_recorders_of_newer_clients_are_logged_with_their_arguments(log: Log) ->
     ]
 
 
-def test_other_names_are_no_recorders() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'selections'"):
-        _ = metrics.selections
+def test_any_public_name_is_a_recorder_of_a_newer_client(log: Log) -> None:
+    metrics.mark_source_stale("a", reason="old")  # type: ignore[attr-defined]
+    metrics.set_queue_depth(3)  # type: ignore[attr-defined]
+    assert log.own_fields() == [
+        {
+            "event": "recorder_called",
+            "recorder": "mark_source_stale",
+            "args": ["a"],
+            "kwargs": {"reason": "old"},
+        },
+        {"event": "recorder_called", "recorder": "set_queue_depth", "args": [3], "kwargs": {}},
+    ]
+
+
+def test_private_names_are_no_recorders() -> None:
+    with pytest.raises(AttributeError, match="no attribute '_selections'"):
+        _ = metrics._selections  # type: ignore[attr-defined]
     assert not hasattr(metrics, "__wrapped__")
 
 

@@ -46,7 +46,9 @@ def current() -> Load | None:
 
 def begin(load: Load) -> None:
     """A load begins in this context."""
-    _running.difference_update([other for other in tuple(_running) if not other.running])
+    for other in tuple(_running):
+        if not other.running:  # it could not be ended as it should
+            _running.discard(other)
     _running.add(load)
     _context.set(load)
 

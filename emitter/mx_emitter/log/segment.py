@@ -25,6 +25,7 @@ _HIGH_DESCRIPTOR = 4000
 # never asked for. The C library has this one to itself, and lets no program use it. So no other
 # open file has it, and asking for it takes a quarter of the time of ``fstat``.
 _MARK = 32
+_GET_MARK = fcntl.F_GETSIG
 
 
 class Segment:
@@ -88,7 +89,7 @@ class Segment:
         """Whether the descriptor is still that of the segment: asked before each write."""
         try:
             if self._marked:
-                return fcntl.fcntl(self.fd, fcntl.F_GETSIG) == _MARK
+                return fcntl.fcntl(self.fd, _GET_MARK) == _MARK
             return self._is_identical(os.fstat(self.fd))
         except OSError:
             return False

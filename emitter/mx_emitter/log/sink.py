@@ -6,7 +6,7 @@ One sink serves the process. It is what the structlog logger wraps.
 from __future__ import annotations
 
 import os
-from os import getpid
+from collections.abc import Callable
 
 from mx_log.values import is_true
 
@@ -17,34 +17,33 @@ from . import warn_once
 from .encode import text
 from .stream import Stream
 
+#: The methods of a wrapped logger by which structlog's bound loggers log.
+METHODS = frozenset(
+    ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log")
+)
+
 
 class Sink:
     """Where events go.
 
-    ``off`` is the one test that a recorder makes when metrics are off. The first event decides by
-    the environment whether there shall be a stream.
+    ``off`` is the one test that a recorder makes when metrics are off. ``msg`` is ``Stream.emit``
+    while there is a stream that is on, and before that what decides whether there shall be one.
     """
 
     def __init__(self) -> None:
         self.off = False  # or not decided yet, as long as there is no stream
         self.stream: Stream | None = None
+        self.msg: Callable[[bytes, bytes, bytes], None] = self._first_event
         self._settings: Settings | None = None  # once metrics are on
         self._rank: int | None = None  # what the engine said
         self._watching_forks = False
         self._forks = 0  # how many generations of forks this process is away from the first
 
-    def msg(self, event: bytes, fields: bytes, level: bytes) -> None:
-        """Log an event: its name as JSON, its own fields as the inside of a JSON object, and its
-        level. Never raises an Exception, but for a RecursionError where it cannot do anything."""
-        stream = self.stream
-        # A child of a C library's fork was not announced to Python.
-        if stream is None or self.off or stream.pid != getpid():
-            stream = self._start()
-        if stream is not None:
-            stream.emit(event, fields, level)
-
-    debug = info = warning = error = critical = msg
-    warn = exception = fatal = log = msg
+    def __getattr__(self, name: str) -> Callable[[bytes, bytes, bytes], None]:
+        # As structlog's own loggers have it, where each level is a method that does the same.
+        if name not in METHODS:
+            raise AttributeError(name)
+        return self.msg
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be logged at all. Never raises an Exception."""
@@ -62,7 +61,11 @@ class Sink:
                 self._take_rank(rank)
             # The environment may have changed since it was read. A stream that was switched off
             # is kept: it goes on where it was once it is switched on again.
-            self.off = self.stream is not None and not is_true(os.environ.get(SWITCH, ""))
+            if self.stream is not None and not is_true(os.environ.get(SWITCH, "")):
+                self.off = True
+                self.msg = self._first_event
+                return False
+            self.off = False
             stream = self._start()
             if stream is None:
                 return False
@@ -77,14 +80,20 @@ class Sink:
         if self.stream is not None:
             self.stream.ask_torch()
 
+    def _first_event(self, event: bytes, own: bytes, level: bytes) -> None:
+        stream = self._start()
+        if stream is not None:
+            stream.emit(event, own, level)
+
     def _start(self) -> Stream | None:
         """The stream; decides by the environment, at first, whether there shall be one."""
         if self.off:
             return None
-        if self.stream is not None:
-            if self.stream.pid == getpid():
-                return self.stream
+        if self.stream is not None and not self.stream.here[0]:
             self._after_fork()
+        if self.stream is not None:
+            self.msg = self.stream.emit
+            return self.stream
         warn_once.need_room()
         settings = self._settings or read_settings()
         for problem in settings.problems:
@@ -101,9 +110,10 @@ class Sink:
         # nothing can come between those.
         while self.stream is None:
             forks = self._forks
-            stream = Stream(settings, self._rank)
+            stream = Stream(settings, self._rank, self._in_child)
             if self._forks == forks and self.stream is None:
                 self.stream = stream
+        self.msg = self.stream.emit
         return self.stream
 
     def _take_rank(self, rank: object) -> None:
@@ -114,11 +124,17 @@ class Sink:
         else:
             self._rank = said
 
+    def _in_child(self, event: bytes, own: bytes, level: bytes) -> None:
+        """An event in the child of a fork that Python was not told of."""
+        self._after_fork()
+        self._first_event(event, own, level)
+
     def _after_fork(self) -> None:
         """The child draws a stream of its own, by its parent's settings, at its next event."""
         self._forks += 1
         load.forget()
         warn_once.uncounted.clear()  # the parent's events
+        self.msg = self._first_event
         parents, self.stream = self.stream, None
         if parents is not None:
             parents.abandon()

@@ -26,6 +26,7 @@ from ..settings import Settings
 from . import warn_once
 from .directory import opened, weigh
 from .encode import encode
+from .forks import here
 from .segment import Segment, is_there
 
 _Returned = TypeVar("_Returned")
@@ -56,6 +57,7 @@ class Stream:
         "_fd",
         "_free",
         "_full",
+        "_in_child",
         "_limit",
         "_line",
         "_lock",
@@ -73,16 +75,23 @@ class Stream:
         "_unclean",
         "_unsettled",
         "_who",
-        "pid",
+        "here",
         "proc",
         "rank",
         "settings",
     )
 
-    def __init__(self, settings: Settings, rank: int | None = None) -> None:
-        """``rank`` is what the engine said; None looks it up."""
+    def __init__(
+        self,
+        settings: Settings,
+        rank: int | None,
+        in_child: Callable[[bytes, bytes, bytes], None],
+    ) -> None:
+        """``rank`` is what the engine said; None looks it up. ``in_child`` gets the events of
+        children whose fork Python was not told of."""
         self.settings = settings
-        self.pid = os.getpid()
+        self.here = here()  # [0] is 0 in a forked child
+        self._in_child = in_child
         self.proc = os.urandom(6).hex()
         self.rank: int | None = None
         self._said_rank = rank
@@ -131,6 +140,9 @@ class Stream:
         inside of a JSON object, and ``level`` a plain word.
         """
         try:
+            if not self.here[0]:
+                # In the middle of an event of the parent's, or after a fork of a C library.
+                return None if self._abandoned else self._in_child(event, own, level)
             # What ``with`` does here takes three times as long. Acquired within the ``try``: right
             # after it a signal handler may raise. Looked up no earlier: one may fork before, and
             # nobody would let go of the parent's in the child.

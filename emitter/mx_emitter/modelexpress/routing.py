@@ -22,10 +22,11 @@ from typing import Any
 import mx_activate
 
 from ..context.client_release import client_version
+from ..guards import parameters_of, unknown
 from ..log import warn_once
 from ..log.encode import text
 from ..log.sink import sink
-from ..recorders import Recorders, metrics, parameters_of, unknown
+from ..recorders import Recorders, metrics
 from ..settings import read_settings
 from . import log_capture
 
