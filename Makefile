@@ -32,16 +32,16 @@ test: $(VENV)/.test tools
 	$(BIN)/python -m pytest $(ARGS)
 
 bench: $(VENV)/.bench
-	@tests/bring_tools.sh mtail
-	@$(BIN)/python tests/bring_client.py 0.7.0
-	@$(BIN)/python tests/benchmarks/bench.py $(ARGS)
+	@tests/support/bring_tools.sh mtail
+	@$(BIN)/python -m tests.support.bring_client 0.7.0
+	@$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
 soak: $(VENV)/.test
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 \
-	  tests/crash/test_soak.py $(ARGS)
+	  tests/system/crash/test_soak.py $(ARGS)
 
 test-client: $(VENV)/.test $(VENV)-client/.made
-	$(BIN)/python -m pytest tests/client $(ARGS)
+	$(BIN)/python -m pytest tests/system/client $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
@@ -53,8 +53,8 @@ docs: $(VENV)/.test
 
 # After the environment, below which the tools are unpacked.
 tools: $(VENV)/.test
-	@tests/bring_tools.sh
-	@tests/bring_kubectl.sh
+	@tests/support/bring_tools.sh
+	@tests/support/bring_kubectl.sh
 
 clean:
 	rm -rf $(VENV) $(VENV)-client build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
@@ -72,7 +72,7 @@ $(VENV)/.bench: $(VENV)/.test
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter,test,bench]'
 	@touch $@
 
-$(VENV)-client/.made: tests/client/requirements.txt | $(VENV)/bin/python
+$(VENV)-client/.made: tests/system/client/requirements.txt | $(VENV)/bin/python
 	@echo "making $(VENV)-client"
 	@$(PYTHON) -m venv $(VENV)-client
 	@$(VENV)-client/bin/python -m pip install -q --disable-pip-version-check $(TORCH)

@@ -12,8 +12,8 @@ from pathlib import Path
 from calls import Call, calls
 
 from mx_exporter import config
-from mx_exporter.core import catalog
-from mx_log import schema
+from mx_exporter.core import builtin, catalog
+from mx_log import files, schema
 
 HERE = Path(__file__).resolve().parent
 
@@ -37,7 +37,7 @@ def code(values: Iterable[object]) -> str:
 
 
 def derived_from(event: str) -> list[str]:
-    return [family.name for family in catalog.FAMILIES if event in family.events]
+    return [family.name for family in builtin.FAMILIES if event in family.events]
 
 
 def events_page() -> Iterator[str]:
@@ -81,7 +81,7 @@ def events_page() -> Iterator[str]:
 
 RUNNING = {
     family.name
-    for family in catalog.FAMILIES
+    for family in builtin.FAMILIES
     if family.measure in (catalog.IN_PROGRESS, catalog.ABANDONED)
 }
 
@@ -92,8 +92,8 @@ def call_row(call: Call) -> list[str]:
     return [
         f"`{call.text}`",
         call.doc,
-        ", ".join(f"[`{name}`](schema.md#{name})" for name in call.events),
-        ", ".join(f"[`{name}`](catalog.md#{name})" for name in shown) or "—",
+        ", ".join(f"[`{name}`](events.md#{name})" for name in call.events),
+        ", ".join(f"[`{name}`](families.md#{name})" for name in shown) or "—",
     ]
 
 
@@ -112,9 +112,9 @@ def recorders_page() -> Iterator[str]:
         "Nothing here raises, waits, or does anything at all while `MX_METRICS_ENABLED` is not on. "
         "Each recorder and timer takes further keyword arguments, which are logged too. Labels are "
         "logged as `str(value)`, numbers as they were given: what is an unexpected label or a "
-        "refused number is decided when a [family](catalog.md) is derived. A recorder that is not "
+        "refused number is decided when a [family](families.md) is derived. A recorder that is not "
         "listed, of a newer client, is logged as "
-        "[`recorder_called`](schema.md#recorder_called).\n"
+        "[`recorder_called`](events.md#recorder_called).\n"
     )
     yield "## Recorders\n"
     yield table(head, (call_row(call) for call in found if not call.times))
@@ -148,7 +148,7 @@ def recorders_page() -> Iterator[str]:
         ([f"`{argument}`", "; or: ".join(each)] for argument, each in meanings.items()),
     )
     yield (
-        "Which values a label knows is listed with its [family](catalog.md). `ordered` is a "
+        "Which values a label knows is listed with its [family](families.md). `ordered` is a "
         "sequence of objects that have `worker_id`, `source_load` and the `HasField` of a protobuf "
         "message; of an iterator, or of an empty sequence, nothing is logged.\n"
     )
@@ -184,7 +184,9 @@ def recorders_page() -> Iterator[str]:
 def unexpected(label: catalog.Label) -> str:
     if label.max_length is not None:
         return f"trimmed, at most {label.max_length} characters"
-    if label.domain is None or label.unexpected == catalog.KEEP:
+    if label.values is None:
+        return "free: kept"
+    if label.unexpected == catalog.KEEP:
         return "kept"
     if label.unexpected == catalog.DROP:
         return "the observation is dropped and counted as refused"
@@ -200,7 +202,7 @@ def families_page() -> Iterator[str]:
     yield "# Families\n"
     yield NOTE
     yield (
-        "What the exporter derives from the [events](schema.md). *Since* is the release of the "
+        "What the exporter derives from the [events](events.md). *Since* is the release of the "
         "ModelExpress client that has the family; *ours* are additions. The log keeps every "
         "value as it was given; what an unexpected value becomes is decided when the metric is "
         "derived, so a replay of an old log follows today's rules.\n"
@@ -215,10 +217,10 @@ def families_page() -> Iterator[str]:
                 family.since,
                 family.help,
             ]
-            for family in catalog.FAMILIES
+            for family in builtin.FAMILIES
         ),
     )
-    for family in catalog.FAMILIES:
+    for family in builtin.FAMILIES:
         yield f"## {family.name}\n"
         yield f"{family.help}\n"
         origin = f"{family.measure}" + (f": `{family.field}`" if family.field else "")
@@ -230,20 +232,29 @@ def families_page() -> Iterator[str]:
                 if family.buckets
                 else ""
             )
-            + (f"- born at zero with {ZERO[family.born_with]}\n" if family.born_with else "")
+            + (f"- born at zero with {ZERO[family.zeros]}\n" if family.zeros else "")
         )
         yield table(
-            ["label", "known values", "any other value", "null"],
+            ["label", "what it is", "any other value", "null"],
             (
                 [
                     label_text(label),
-                    code(label.domain) if label.domain else "free",
+                    label.doc,
                     unexpected(label),
                     f"`{label.null}`" if label.null else "empty",
                 ]
                 for label in family.labels
             ),
         )
+        known = [(label, value) for label in family.labels for value in label.values or ()]
+        if known:
+            yield table(
+                ["label", "known value", "what it means"],
+                (
+                    [f"`{label.name}`", f"`{value.name}`" if value.name else "empty", value.doc]
+                    for label, value in known
+                ),
+            )
     yield (
         "Opt-in labels show with `--source-id-label` (or `MX_METRICS_SOURCE_ID_LABEL=1`). The "
         "id is minted afresh by every process, so its domain grows without end: for benchmark "
@@ -325,7 +336,7 @@ EMITTER = [
     ],
     [
         "`MX_METRICS_DIR`",
-        f"{schema.DEFAULT_DIRECTORY}, while it is a directory of our own user",
+        f"{files.DEFAULT_DIRECTORY}, while it is a directory of our own user",
         "Directory of the segments; made when it is missing.",
     ],
     ["`MX_METRICS_SCHEME`", "empty", "Free tag of the deployment, the label `scheme`."],
@@ -337,7 +348,7 @@ EMITTER = [
     ],
     [
         "`MX_METRICS_MAX_BYTES`",
-        str(schema.DEFAULT_MAX_BYTES),
+        str(files.DEFAULT_MAX_BYTES),
         "Bound on our files in the directory, all processes together. At the bound events are "
         "dropped and counted.",
     ],

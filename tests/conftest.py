@@ -13,23 +13,72 @@ import threading
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
 
-import bring_client
-import support
+from tests import support
+from tests.support import basics, bring_client
+from tests.support.shared import once
 
-#: Set: a test that was left out is a failure (what CI asks for).
+#: Whether a test that is left out is a failure, as CI asks for.
 ALL = pytest.StashKey[bool]()
 
-#: Where ``tests/bring_tools.sh`` unpacks what the machine does not have.
+#: Processes that keep the machine busy during the run.
+BUSY = pytest.StashKey[list[subprocess.Popen[bytes]]]()
+
+# A busy machine may be slow at anything, so no example has a time limit.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
+
+#: Where ``tests/support/bring_tools.sh`` unpacks what the machine does not have.
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
+
+#: A busy loop that ends with the process that started it.
+LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))"
+
+
+# --------------------------------------------------------------------------------------
+# The run: its workers, its order, its environment
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[ALL] = os.environ.get("MX_TEST_ALL", "") not in ("", "0")
+    if hasattr(config, "workerinput"):
+        config.stash[ALL] = config.workerinput["all"]
+    else:
+        config.stash[ALL] = os.environ.get("MX_TEST_ALL", "") not in ("", "0")
+        loops = 0 if config.option.collectonly else int(os.environ.get("MX_TEST_BUSY", "0"))
+        config.stash[BUSY] = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(loops)]
     for name in [name for name in os.environ if support.is_products(name)]:
         del os.environ[name]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for process in config.stash.get(BUSY, []):
+        process.kill()
+        process.wait()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores, since tests wait more than they compute. None for tests that
+    are asked for by name: they run in this process, in their order."""
+    by_name = any("::" in each or each.endswith(".py") for each in config.args)
+    return 0 if by_name or config.option.keyword else len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """The environment of a worker has none of the variables any more."""
+    node.workerinput["all"] = node.config.stash[ALL]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that take long start first, so that no worker is still busy with one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 # --------------------------------------------------------------------------------------
@@ -145,7 +194,7 @@ def _nothing_left_behind() -> Iterator[None]:
         return not any(left())
 
     try:
-        support.wait_until(nothing_left, limit=5)
+        support.wait_until(nothing_left, limit=basics.LEFT_BEHIND_SECONDS)
     except AssertionError:
         names, new_fds, new_pids = left()
         for pid in new_pids:
@@ -207,31 +256,37 @@ def _tool(name: str) -> str:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's wheel, built once a run."""
-    out = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
-        cwd=support.ROOT,
-        check=True,
-        capture_output=True,
-        env=support.clean_environment(),
-    )
-    (built,) = out.glob("*.whl")
+
+    def build(folder: Path) -> None:
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+            cwd=support.ROOT,
+            check=True,
+            capture_output=True,
+            env=support.clean_environment(),
+        )
+
+    (built,) = once(tmp_path_factory, "wheel", build).glob("*.whl")
     return built
 
 
 @pytest.fixture(scope="session")
 def bare_venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of a fresh environment that has the wheel and its two dependencies, no extra."""
-    home = tmp_path_factory.mktemp("bare") / "venv"
-    venv.create(home, with_pip=True)
-    python = home / "bin" / "python"
-    subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        env=support.clean_environment(),
-    )
-    return python
+
+    def build(folder: Path) -> None:
+        venv.create(folder / "venv", with_pip=True)
+        subprocess.run(
+            [
+                *(folder / "venv" / "bin" / "python", "-m", "pip", "install"),
+                *("--quiet", "--disable-pip-version-check", wheel),
+            ],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=support.clean_environment(),
+        )
+
+    return once(tmp_path_factory, "bare-venv", build) / "venv" / "bin" / "python"
 
 
 @pytest.fixture(scope="session", params=["0.6.0", "0.7.0"])

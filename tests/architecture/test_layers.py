@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import support
-from layers import PACKAGES, floors, impurities, unplaced, violations
+from tests import support
+from tests.support.layers import PACKAGES, floors, impurities, unplaced, violations
 
 PAGE = (support.ROOT / "docs" / "architecture.md").read_text()
 

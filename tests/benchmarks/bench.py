@@ -19,8 +19,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import mtail
-from measuring import Row
+from tests.benchmarks import mtail
+from tests.benchmarks.measuring import Row
 
 #: Modules that have ``rows()``, in the order of the table.
 SECTIONS = ("recorders", "process", "scraping", "folding", "replaying", "idling")
@@ -54,7 +54,7 @@ def run(sections: Iterable[str]) -> list[Row]:
     found: dict[tuple[str, str], Row] = {}
     for name in sections:
         began = time.monotonic()
-        for row in importlib.import_module(name).rows():
+        for row in importlib.import_module(f"tests.benchmarks.{name}").rows():
             key = (row.what, row.against)
             if key in found:
                 row = dataclasses.replace(row, values=[*found[key].values, *row.values])

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import orjson
 
-import making
-import mtail
-from measuring import AT_LEAST, Row, alternating, ratios, seconds
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.state import State
 from mx_exporter.exposition.text import families, render
 from mx_exporter.offline.fold_sources import fold_sources
 from mx_exporter.offline.sources import find
 from mx_exporter.offline.writers import Writers
+from tests.benchmarks import making, mtail
+from tests.benchmarks.measuring import AT_LEAST, Row, alternating, ratios, seconds
 
 _BYTES = 40_000_000
 _ROUNDS = 9
@@ -45,7 +45,7 @@ def rows() -> Iterator[Row]:
 
 def fold(place: Path) -> State:
     """The state of a directory."""
-    return fold_sources(find([str(place)]).sources, Writers()).state
+    return fold_sources(CATALOG, find([str(place)]).sources, Writers()).state
 
 
 def page(state: State) -> bytes:

@@ -19,10 +19,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import making
-import mtail
-from measuring import AT_MOST, Row
-from scraping_parts import HERE, Server, environment, exporter, folder, lives, serving, until
+from tests.benchmarks import making, mtail
+from tests.benchmarks.measuring import AT_MOST, Row
+from tests.benchmarks.scraping_parts import (
+    HERE,
+    Server,
+    environment,
+    exporter,
+    folder,
+    lives,
+    serving,
+    until,
+)
 
 #: Windows in which both idle, and the seconds of each.
 WINDOWS, WINDOW_SECONDS = 3, 6.0

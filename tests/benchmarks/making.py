@@ -18,8 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import making_record
-import one_load
+from tests.benchmarks import making_record, one_load
 
 RANKS = 8
 SEGMENT_BYTES = 1024 * 1024
@@ -68,7 +67,8 @@ def _recorded() -> tuple[list[bytes], list[bytes]]:
     """The lines of the real emitter: both kinds of header, and what stands between them."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run(
-            [sys.executable, making_record.__file__],
+            [sys.executable, "-m", making_record.__name__],
+            cwd=Path(__file__).parent.parent.parent,
             env={
                 **os.environ,
                 "MX_METRICS_ENABLED": "1",

@@ -6,8 +6,8 @@ nobody.
 
 from __future__ import annotations
 
-import one_load
 from mx_emitter import enable_metrics, metrics
+from tests.benchmarks import one_load
 
 LOADS = 8
 

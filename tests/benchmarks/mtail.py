@@ -1,6 +1,6 @@
 """mtail over our log: the program `mx.mtail`, and what it gives.
 
-It is Debian's package, which ``tests/bring_tools.sh mtail`` unpacks below ``.venv/tools``.
+It is Debian's package, which ``tests/support/bring_tools.sh mtail`` unpacks below ``.venv/tools``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def binary() -> str:
     """The path of mtail, brought when there is none. Raises FileNotFoundError."""
     brought = ROOT / ".venv" / "tools" / "usr" / "bin" / "mtail"
     if not shutil.which("mtail") and not brought.exists():
-        subprocess.run([ROOT / "tests" / "bring_tools.sh", "mtail"], check=True)
+        subprocess.run([ROOT / "tests" / "support" / "bring_tools.sh", "mtail"], check=True)
     found = shutil.which("mtail") or shutil.which(brought)
     if found is None:
         raise FileNotFoundError("mtail could not be had")

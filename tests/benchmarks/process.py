@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from measuring import AT_MOST, Row, alternating
-from scraping_parts import HERE, environment, folder
+from tests.benchmarks.measuring import AT_MOST, Row, alternating
+from tests.benchmarks.scraping_parts import HERE, environment, folder
 
 _LIBRARIES = "import structlog, orjson"
 _EMITTER = "import structlog, orjson; from mx_emitter import enable_metrics, get_logger, metrics"

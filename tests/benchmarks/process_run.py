@@ -26,7 +26,7 @@ def resident() -> int:
 
 
 def main(events: int, looks: int) -> None:
-    import one_load
+    from tests.benchmarks import one_load
 
     found = [resident()]
     from mx_emitter import enable_metrics, metrics

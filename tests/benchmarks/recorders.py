@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from measuring import AT_MOST, Row, ratios
-from recorders_run import RECORDERS, TIMERS
-from scraping_parts import CLIENTS, HERE, environment, folder
+from tests.benchmarks.measuring import AT_MOST, Row, ratios
+from tests.benchmarks.recorders_run import RECORDERS, TIMERS
+from tests.benchmarks.scraping_parts import CLIENTS, HERE, environment, folder
 
 _CLIENT = "the client's, multiprocess mode"
 _FLOOR = "orjson.dumps and os.write of the same line"

@@ -18,10 +18,10 @@ from typing import Any
 
 import orjson
 
-import one_load
-from measuring import alternating, seconds
 from mx_emitter import enable_metrics, metrics
 from mx_log.files import parse_segment_name
+from tests.benchmarks import one_load
+from tests.benchmarks.measuring import alternating, seconds
 
 #: One call of each recorder that writes one line, on a recorders' object ``m``.
 RECORDERS = {

@@ -17,10 +17,8 @@ from typing import NamedTuple
 
 import duckdb
 
-import making
-import mtail
-import replaying_duckdb
-from measuring import AT_LEAST, AT_MOST, Row, ratios
+from tests.benchmarks import making, mtail, replaying_duckdb
+from tests.benchmarks.measuring import AT_LEAST, AT_MOST, Row, ratios
 
 _BYTES = 1_000_000_000
 _ROUNDS = 7

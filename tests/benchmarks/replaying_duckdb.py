@@ -14,7 +14,8 @@ from collections import defaultdict
 
 import duckdb
 
-from mx_exporter.core.catalog import COUNT, FAMILIES, HISTOGRAM, LATEST, PRESENCE, SUM, Family
+from mx_exporter.core.builtin import FAMILIES
+from mx_exporter.core.catalog import COUNT, HISTOGRAM, LATEST, PRESENCE, SUM, Family
 
 #: The client's families, and the labels that a replay shows without being asked for more.
 CLIENTS = [family for family in FAMILIES if family.since != "ours"]

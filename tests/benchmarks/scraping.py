@@ -15,8 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from measuring import AT_MOST, Row, alternating, ratios
-from scraping_parts import HERE, Server, exporter, folder, lives, samples, serving, until
+from tests.benchmarks.measuring import AT_MOST, Row, alternating, ratios
+from tests.benchmarks.scraping_parts import (
+    HERE,
+    Server,
+    exporter,
+    folder,
+    lives,
+    samples,
+    serving,
+    until,
+)
 
 #: Lifetimes: what a scrape may take of the client's, rounds, and the client's scrapes in each.
 SIZES = {8: (0.5, 15, 20), 64: (0.1, 11, 4), 512: (0.015, 7, 1)}

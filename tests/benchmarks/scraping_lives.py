@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import one_load
+from tests.benchmarks import one_load
 
 
 def main(side: str, count: int) -> None:

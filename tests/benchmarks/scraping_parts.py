@@ -18,8 +18,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
+#: On the path of each program that is started, which imports ``tests.benchmarks``.
+ROOT = HERE.parent.parent
+
 #: Where releases of the client are installed, each in a folder of its own.
-CLIENTS = HERE.parent.parent / ".venv" / "clients"
+CLIENTS = ROOT / ".venv" / "clients"
 
 #: Variables that would change what is measured.
 _PREFIXES = ("MX_", "POD_", "PROMETHEUS_", "prometheus_")
@@ -41,7 +44,8 @@ def folder() -> Iterator[Path]:
 def environment(**extra: str) -> dict[str, str]:
     """The environment without the product's variables and the client's, and with ``extra``."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(_PREFIXES)}
-    return {**kept, **extra}
+    path = os.pathsep.join(filter(None, [str(ROOT), extra.pop("PYTHONPATH", "")]))
+    return {**kept, **extra, "PYTHONPATH": path}
 
 
 def lives(side: str, count: int, directory: Path) -> None:

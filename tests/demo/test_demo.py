@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import support
+from tests import support
 
 HERE = Path(__file__).parent
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
-import support
-from asking import DEPLOY, Served
-from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core.builtin import FAMILIES
+from tests import support
+from tests.support import DEPLOY, serving
+from tests.support.pages import parse
 
 TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
 
@@ -76,10 +76,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     support.Lines().segment(home / "log", 0, [])
     spawner = support.Spawner(home / "processes")
     try:
-        served = Served(spawner, home / "log", "--tee", "--archive-dir", home / "archive")
-        for found in text_string_to_metric_families(served.page()):
-            for sample in found.samples:
-                known.setdefault(sample.name, set(TARGET_LABELS)).update(sample.labels)
+        served = serving.start(spawner, home / "log", "--tee", "--archive-dir", home / "archive")
+        for name, labels in parse(served.page()):
+            known.setdefault(name, set(TARGET_LABELS)).update(label for label, _ in labels)
     finally:
         spawner.end()
     return known

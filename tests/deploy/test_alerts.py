@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from asking import DEPLOY, selectors
+from tests.support import DEPLOY
+from tests.support.promql import selectors
 
 RULES = sorted(DEPLOY.glob("prometheus/*.rules.yaml"))
 PAGE = DEPLOY.parent / "docs" / "alerts.md"

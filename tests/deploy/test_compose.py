@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-import support
-from asking import DEPLOY
 from mx_exporter.config import DEFAULT_PORT
+from tests import support
+from tests.support import DEPLOY
 
 COMPOSE = DEPLOY / "compose"
 

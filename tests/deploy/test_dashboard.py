@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from asking import DEPLOY, filled, selectors
-from mx_exporter.core.catalog import FAMILIES
+from mx_exporter.core.builtin import FAMILIES
+from tests.support import DEPLOY
+from tests.support.promql import filled, selectors
 
 DASHBOARDS = sorted(DEPLOY.glob("grafana/**/*.json"))
 

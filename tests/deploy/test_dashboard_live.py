@@ -8,8 +8,6 @@ import math
 import re
 import signal
 import subprocess
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,53 +15,31 @@ from typing import Any
 import pytest
 import yaml
 
-import support
-from asking import DEPLOY, Served, filled
+from tests import support
+from tests.support import DEPLOY, Prometheus, serving
+from tests.support.promql import filled
+
+#: One worker starts Prometheus and the ranks, and begins with it.
+pytestmark = [pytest.mark.xdist_group("dashboard"), pytest.mark.long]
 
 RANK = support.ROOT / "tests" / "demo" / "rank.py"
 
 
-class Server:
-    """A Prometheus with the configuration of the compose file, which scrapes one exporter."""
-
-    def __init__(self, binary: str, spawner: support.Spawner, home: Path, exporter: Served) -> None:
-        config = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())
-        config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        config["rule_files"] = [str(DEPLOY / "prometheus" / "*.rules.yaml")]
-        config["scrape_configs"][0]["static_configs"] = [{"targets": [exporter.address]}]
-        (home / "prometheus.yml").write_text(yaml.safe_dump(config))
-        address = f"127.0.0.1:{support.free_port()}"
-        self._url = f"http://{address}/api/v1/"
-        self._process = spawner(
-            binary,
-            f"--config.file={home / 'prometheus.yml'}",
-            f"--storage.tsdb.path={home / 'tsdb'}",
-            f"--web.listen-address={address}",
-        )
-        support.wait_until(self.scraped, 60)
-
-    def scraped(self) -> bool:
-        assert self._process.poll() is None, self._process.error_output
-        try:
-            return [value for _, value in self.query("up")] == [1.0]
-        except OSError:
-            return False
-
-    def get(self, path: str, **parameters: str) -> Any:
-        url = f"{self._url}{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return json.load(answer)["data"]
-
-    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """Labels and values of an instant query."""
-        return [
-            (one["metric"], float(one["value"][1]))
-            for one in self.get("query", query=expression)["result"]
-        ]
+def scraping(
+    binary: str, spawner: support.Spawner, home: Path, exporter: serving.Exporter
+) -> Prometheus:
+    """A Prometheus with the configuration of the compose file that has scraped the exporter."""
+    config = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(DEPLOY / "prometheus" / "*.rules.yaml")]
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [exporter.address]}]
+    server = Prometheus(spawner, binary, home / "prometheus", yaml.safe_dump(config))
+    support.wait_until(lambda: numbers(server, "up") == [1.0], 60)
+    return server
 
 
 @pytest.fixture(scope="module")
-def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """It has seen the pod before its first rank, then loads of all kinds, one rank that hangs and
     one that was killed."""
     home = tmp_path_factory.mktemp("prometheus")
@@ -79,8 +55,8 @@ def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         return spawner.python(RANK, *scenarios, "--speed", "300", env=env, **more)
 
     try:
-        exporter = Served(spawner, home / "log")
-        server = Server(prometheus, spawner, home, exporter)
+        exporter = serving.start(spawner, home / "log")
+        server = scraping(prometheus, spawner, home, exporter)
         usual = [
             start("alone", "peer", "artifacts", "retry", "miss", "fallback", "--engine", engine)
             for engine in ("vllm", "sglang")
@@ -98,8 +74,10 @@ def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         spawner.end()
 
 
-def number(values: list[tuple[dict[str, str], float]]) -> list[float]:
-    return [value for _, value in values if not math.isnan(value)]
+def numbers(server: Prometheus, expression: str) -> list[float]:
+    """The values of an instant query that are numbers."""
+    values = [float(one["value"][1]) for one in server.query(expression)]
+    return [value for value in values if not math.isnan(value)]
 
 
 DASHBOARD = json.loads((DEPLOY / "grafana" / "loads.json").read_text())
@@ -111,18 +89,16 @@ ASKED = [
 
 
 @pytest.mark.parametrize("expression", ASKED)
-def test_each_expression_returns_data(expression: str, server: Server) -> None:
-    support.wait_until(
-        lambda: number(server.query(filled(expression))), 60, f"no data: {expression}"
-    )
+def test_each_expression_returns_data(expression: str, server: Prometheus) -> None:
+    support.wait_until(lambda: numbers(server, filled(expression)), 60, f"no data: {expression}")
 
 
-def test_each_choice_of_the_dashboard_has_values(server: Server) -> None:
+def test_each_choice_of_the_dashboard_has_values(server: Prometheus) -> None:
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query" and variable["name"] != "namespace":  # Kubernetes has it
             family, label = re.findall(r"\w+", variable["definition"])[1:]
             found = support.wait_until(
-                lambda family=family, label=label: server.get(
+                lambda family=family, label=label: server.ask(
                     f"label/{label}/values", **{"match[]": family}
                 ),
                 60,
@@ -130,20 +106,20 @@ def test_each_choice_of_the_dashboard_has_values(server: Server) -> None:
             assert set(found) <= {"demo", "vllm", "sglang", "example/model-70b"}
 
 
-def test_each_recording_rule_returns_data(server: Server) -> None:
+def test_each_recording_rule_returns_data(server: Prometheus) -> None:
     rules = yaml.safe_load((DEPLOY / "prometheus" / "recording.rules.yaml").read_text())
     for rule in (rule for group in rules["groups"] for rule in group["rules"]):
         expression = rule["expr"]
-        support.wait_until(lambda asked=expression: number(server.query(asked)), 60, expression)
+        support.wait_until(lambda asked=expression: numbers(server, asked), 60, expression)
 
 
-def test_the_demo_fires_what_it_should(server: Server) -> None:
+def test_the_demo_fires_what_it_should(server: Prometheus) -> None:
     """Two ranks had time-outs and one was killed; nothing was lost, refused or dropped."""
 
     def firing() -> dict[str, dict[str, Any]]:
         return {
             alert["labels"]["alertname"]: alert
-            for alert in server.get("alerts")["alerts"]
+            for alert in server.ask("alerts")["alerts"]
             if alert["state"] == "firing"
         }
 

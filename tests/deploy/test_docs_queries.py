@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from asking import DEPLOY, selectors
-from mx_exporter.core.catalog import BY_NAME
+from mx_exporter.core.builtin import BY_NAME
+from tests.support import DEPLOY
+from tests.support.promql import selectors
 
 PAGES = sorted([*DEPLOY.parent.glob("*.md"), *DEPLOY.parent.glob("docs/*.md")])
 
 #: Names that begin like a family's: the packages, and the plug-in of vLLM.
-OTHERS = {"mx_activate", "mx_emitter", "mx_exporter", "mx_metrics", "mx_"}
+OTHERS = {"mx_activate", "mx_emitter", "mx_exporter", "mx_log", "mx_metrics", "mx_"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import support
+from tests import support
 
 
 @pytest.mark.usefixtures("kubectl")  # without it, what is built from examples is not compared

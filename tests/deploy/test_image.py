@@ -9,16 +9,18 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-import support
-from asking import DEPLOY
 from mx_exporter.config import DEFAULT_PORT
+from tests import support
+from tests.support import DEPLOY, serving
+
+#: One worker builds the image, and begins with it.
+pytestmark = [pytest.mark.xdist_group("image"), pytest.mark.long]
 
 IMAGE = DEPLOY / "image"
 PYTHONS = {"310", "311", "312", "313", "314"}
@@ -225,17 +227,9 @@ def test_the_exporter_serves_without_anything_else(
         },
         cwd="/",
     )
+    served = serving.Exporter(exporter, "127.0.0.1", port)
 
-    def page() -> str:
-        assert exporter.poll() is None, exporter.error_output
-        try:
-            url = f"http://127.0.0.1:{port}/metrics"
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    assert "\nmx_build_info{" in support.wait_until(page)
+    assert "\nmx_build_info{" in support.wait_until(served.page)
     exporter.terminate()
     assert exporter.result() == 0
     assert listing(image / "opt") == before

@@ -15,10 +15,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-import support
 from mx_exporter.cli.main import cli
 from mx_exporter.config import DEFAULT_PORT
 from mx_log.files import DEFAULT_MAX_BYTES
+from tests import support
 
 KUBERNETES = support.ROOT / "deploy" / "kubernetes"
 EXAMPLES = sorted(path.parent for path in KUBERNETES.glob("examples/*/kustomization.yaml"))

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import serving
-import support
-from support import Prometheus, Spawner, wait_until
+from tests import support
+from tests.support import Prometheus, Spawner, serving, wait_until
+from tests.support.pages import replayed
 
 DEMO_RANK = support.ROOT / "tests" / "demo" / "rank.py"
 
@@ -81,12 +81,10 @@ def asked(server: Prometheus, expression: str) -> dict[Series, float]:
     }
 
 
-def replayed(spawn: Spawner, log: Path) -> dict[Series, float]:
+def expected_series(spawn: Spawner, log: Path) -> dict[Series, float]:
     """The series that Prometheus should have, from ``replay --json``."""
-    process = spawn.python("-m", "mx_exporter", "replay", "--json", log)
-    assert process.result() == 0, process.error_output
     found: dict[Series, float] = {}
-    for one in map(json.loads, process.output.splitlines()):
+    for one in map(json.loads, replayed(spawn, "--json", log).splitlines()):
         name = one["name"]
         base = name.removesuffix("_total")
         key = labels(one["labels"])
@@ -112,12 +110,7 @@ def value(server: Prometheus, expression: str) -> float | None:
 
 def start(spawn: Spawner, log: Path, port: int, **env: str) -> serving.Exporter:
     """An exporter at a given address, so that one after another is the same target."""
-    listen = f"127.0.0.1:{port}"
-    options = ("--dir", log, "--listen", listen, "--retain-seconds", "0")
-    process = spawn.python("-m", "mx_exporter", "serve", *options, env=env)
-    exporter = serving.Exporter(process, "127.0.0.1", port)
-    wait_until(exporter.ready)
-    return exporter
+    return serving.start(spawn, log, "--retain-seconds", "0", port=port, env=env)
 
 
 class Rank:
@@ -159,7 +152,7 @@ def test_answers_are_those_of_a_replay_and_exemplars_arrive(
     assert killed.result() == -signal.SIGKILL
     assert usual.result() == 0, usual.error_output
 
-    expected = replayed(spawn, log)
+    expected = expected_series(spawn, log)
     assert len(expected) > 300
     wait_until(lambda: asked(prometheus, DERIVED).keys() == expected.keys(), limit=60)
     wait_until(lambda: asked(prometheus, DERIVED) == expected, limit=60)
@@ -191,6 +184,7 @@ COMPACTING = {
 }
 
 
+@pytest.mark.long
 def test_no_counter_falls_when_the_exporter_is_started_again(
     server: Callable[[serving.Exporter], Prometheus], spawn: Spawner, log: Path
 ) -> None:
@@ -226,6 +220,7 @@ def test_no_counter_falls_when_the_exporter_is_started_again(
     assert set(asked(prometheus, "changes(mx_nixl_receive_created[10m])").values()) == {0}
 
 
+@pytest.mark.long
 def test_increase_sees_the_first_event_of_a_fresh_pod(
     server: Callable[[serving.Exporter], Prometheus], spawn: Spawner, log: Path
 ) -> None:

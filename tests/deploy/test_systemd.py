@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import support
-from asking import DEPLOY
+from tests import support
+from tests.support import DEPLOY
 
 UNITS = DEPLOY / "systemd"
 

@@ -8,13 +8,13 @@ lives.
 
 from __future__ import annotations
 
-import orjson
+import msgspec
 
-from ..core.catalog import FAMILIES
+from ..core.catalog import Catalog
+from ..core.decode import Event, Rejected, name_of
 from ..core.fold import Fold
-from ..core.parse import Record, Rejected
 from ..core.reducers import REFUSALS
-from ..offline.inputs import gather, merged
+from ..offline.inputs import find_inputs, merge_snapshots
 from ..offline.reader import read
 from ..offline.sources import Source, Unreadable
 from .check_report import FileReport, Report, SnapshotReport
@@ -22,28 +22,26 @@ from .check_report import FileReport, Report, SnapshotReport
 #: Names of events of one file that are counted each; names are free text.
 _NAMES = 1000
 
-#: The field that a refused observation of an event was looked for in.
-_FIELDS = {event: family.field for family in FAMILIES for event in family.events if family.field}
 
-
-def look_at(logs: tuple[str, ...]) -> Report:
+def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
     """Read ``logs`` once and say what is amiss.
 
+    :param catalog: what is derived from them.
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :raises UsageError: a path names nothing.
     :raises MxError: two snapshots know the same process.
     :raises StartOver: an exporter compacted one of the directories meanwhile.
     """
-    found, bases, writers = gather(logs)
-    snapshots = [SnapshotReport.of(base) for base in bases]
-    fold = Fold(merged(bases))
+    found, snapshots, writers = find_inputs(catalog, logs)
+    reports = [SnapshotReport.of(snapshot) for snapshot in snapshots]
+    fold = Fold(catalog, merge_snapshots(catalog, snapshots))
     files = []
     for source in found.sources:
         report = _check(source, fold, writing=source.path in writers.open)
         if report.unreadable is not None and report.unreadable.vanished:
             found.marks.check()
         files.append(report)
-    return Report(found, writers, snapshots, files, fold.state)
+    return Report(found, writers, reports, files, fold.state)
 
 
 def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
@@ -51,8 +49,8 @@ def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
     state = fold.state
     skipped, duplicates = state.skipped, state.duplicates
     try:
-        for number, records in read(source, writing=writing):
-            _fold_watched(number, records, fold, report)
+        for number, events in read(source, fold.catalog.decoder, writing=writing, numbered=True):
+            _fold_watched(number, events, fold, report)
     except Unreadable as error:
         report.unreadable = error
     report.skipped = state.skipped - skipped
@@ -61,30 +59,34 @@ def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
 
 
 def _fold_watched(
-    first: int, records: list[Record | Rejected], fold: Fold, report: FileReport
+    first: int, events: list[Event | Rejected], fold: Fold, report: FileReport
 ) -> None:
-    """Fold records, and note what the fold makes of each."""
-    refused = {(event.proc, event.seq): reason for event, reason in fold.feed(records)}
-    for number, record in enumerate(records, first):
-        if isinstance(record, Rejected):
-            report.add("rejected", number, record.reason, record.detail)
+    """Fold what lines gave, and note what the fold makes of each."""
+    refused = {(event.proc, event.seq): reason for event, reason in fold.feed(events)}
+    for number, event in enumerate(events, first):
+        if isinstance(event, Rejected):
+            report.add("rejected", number, event.reason, event.detail)
             continue
-        name = record["event"]
+        name = name_of(event)
         if name not in report.events and len(report.events) >= _NAMES:
             name = "(other names)"
         report.events[name] += 1
         if not refused:
             continue
-        reason = refused.pop((record["proc"], record["seq"]), None)
+        reason = refused.pop((event.proc, event.seq), None)
         if reason is not None:
-            report.add("refused", number, reason, _why(record, reason))
+            report.add("refused", number, reason, _why(fold.catalog, event, reason))
 
 
-def _why(record: Record, reason: str) -> str:
-    name = record["event"]
-    key = reason.removeprefix("unknown_") if reason.startswith("unknown_") else _FIELDS.get(name)
-    if key is None or reason == "series_cap":
+def _why(catalog: Catalog, event: Event, reason: str) -> str:
+    name = name_of(event)
+    if reason.startswith("unknown_"):
+        key = reason.removeprefix("unknown_")
+    else:
+        fields = [family.field for family in catalog.families if name in family.events]
+        key = next(filter(None, fields), "")
+    if not key or reason == "series_cap":
         return f"{name}: {REFUSALS[reason]}"
-    shown = orjson.dumps(record.get(key)).decode()
+    shown = msgspec.json.encode(getattr(event, key)).decode()
     value = f" ({shown})" if len(shown) <= 40 else ""
     return f'"{key}" of {name}: {REFUSALS[reason]}{value}'

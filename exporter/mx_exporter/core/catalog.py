@@ -1,19 +1,19 @@
-"""The one table of families: the only place where a metric's name stands.
+"""The catalogue: which events there are, and which families are derived from them, as one value.
 
 A row says how a family is derived from an event: what it measures, which labels it carries and
-what an unexpected label value becomes. The fold, the exposition, the zero series, the
-documentation and the dashboard's test all read it; adding a family is adding a row.
-
-Names, labels, buckets and label domains are those of the ModelExpress client, releases 0.6.0
-and 0.7.0 (``since``); rows marked ``ours`` are additions.
+what an unexpected label value becomes. The decoder, the fold, the snapshot and the exposition take
+a catalogue; none of them reads a table of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mx_log.schema import DROP_REASONS
+from mx_log.schema import OPTIONAL_TEXT, TEXT, Event
+
+from .decode import Decoder
 
 #: How a family measures the events it is derived from.
 COUNT = "counter, one an event"
@@ -29,23 +29,40 @@ ABANDONED = "counter, loads whose writer is gone"
 KEEP = "\0keep"
 DROP = "\0drop"
 
-#: Longest model id kept in a label.
-MODEL_MAX = 96
+
+#: What brings the zero series of a counter into being: a header, for its scheme; or any event that
+#: names a policy, for that policy and its scheme.
+WITH_HEADER = "header"
+WITH_POLICY = "policy"
+
+
+class Value(NamedTuple):
+    """A known value of a label, and what it means."""
+
+    name: str
+    doc: str
 
 
 class Label(NamedTuple):
     """A label, read from the event's field of the same name.
 
-    ``domain`` are its known values, None for a free label. ``opt_in`` labels show only when
-    they are asked for: their domain grows without end.
+    ``doc`` says what the label is. ``values`` are its known values, None for a free label;
+    ``unexpected`` says what becomes of any other one, and ``null`` what a missing value becomes.
+    ``opt_in`` labels show only when they are asked for: their domain grows without end.
     """
 
     name: str
-    domain: tuple[str, ...] | None = None
+    doc: str
+    values: tuple[Value, ...] | None = None
     unexpected: str = KEEP
     null: str = ""
     max_length: int | None = None
     opt_in: bool = False
+
+    @property
+    def domain(self) -> tuple[str, ...] | None:
+        """Names of the known values, None for a free label."""
+        return None if self.values is None else tuple(value.name for value in self.values)
 
     def resolve(self, value: str | None) -> str | None:
         """The label's value for a logged one; None when the observation is to be dropped."""
@@ -53,7 +70,8 @@ class Label(NamedTuple):
             value = (value or "").strip()[: self.max_length] or None
         if value is None:
             value = self.null
-        if self.domain is not None and value not in self.domain:
+        domain = self.domain
+        if domain is not None and value not in domain:
             if self.unexpected == DROP:
                 return None
             if self.unexpected != KEEP:
@@ -67,8 +85,8 @@ class Family:
     """One row: a family and how it is derived.
 
     ``events`` name what it is derived from, ``field`` holds the amount or observation.
-    ``born_with`` names what brings its zero series into being: a ``header``, for its scheme,
-    or any event that names a ``policy``; one series for each value in its labels' domains.
+    ``zeros`` names what brings its zero series into being: `WITH_HEADER` or `WITH_POLICY`; there
+    is one for each value in its labels' domains.
     """
 
     name: str
@@ -79,7 +97,7 @@ class Family:
     since: str
     field: str = ""
     buckets: tuple[float, ...] = ()
-    born_with: str = ""
+    zeros: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -107,245 +125,6 @@ class Family:
         return any(label.opt_in for label in self.labels)
 
 
-_SCHEME = Label("scheme")
-_POLICY = Label("policy")
-_SOURCE = Label("source_worker_id", null="unknown", opt_in=True)
-_ENGINE = Label("engine", ("vllm", "sglang", "trtllm", "other"), "other")
-_MODEL = Label("model", null="unknown", max_length=MODEL_MAX)
-_LOAD_PHASES = ("artifact_install", "model_init", "chain", "publish")
-_LOAD_PHASE = Label("phase", _LOAD_PHASES, DROP)
-_PHASE_OR_NONE = Label("phase", ("", *_LOAD_PHASES), DROP)
-_ARTIFACT = Label(
-    "artifact",
-    (
-        "torch_compile_cache",
-        "triton_cache",
-        "tvm_ffi_cache",
-        "deep_gemm_cache",
-        "tilelang_cache",
-        "cute_dsl_cache",
-        "flashinfer_cache",
-        "other",
-    ),
-    "other",
-)
-_ARCHIVE = Label("archive")
-
-CANDIDATE_COUNTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-ORDERING_SECONDS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-TRANSFER_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-ATTEMPT_PHASE_SECONDS = (
-    0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
-)  # fmt: skip
-LOAD_SECONDS = (
-    0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0,
-    3600.0,
-)  # fmt: skip
-INSTALL_STEP_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
-
-_LOAD_EVENTS = ("load_started", "load_finished", "load_phase_started", "load_phase_finished")
-
-FAMILIES: tuple[Family, ...] = (
-    Family(
-        "mx_build_info",
-        PRESENCE,
-        "What logs in this pod: component and release; always 1.",
-        (Label("component"), Label("version"), _SCHEME),
-        ("process_started", "segment_continued"),
-        "0.6.0",
-    ),
-    Family(
-        "mx_p2p_source_selections_total",
-        COUNT,
-        "Sources chosen for a transfer.",
-        (_POLICY, _SCHEME, _SOURCE),
-        ("source_selected",),
-        "0.6.0",
-        born_with="policy",
-    ),
-    Family(
-        "mx_p2p_source_attempts_total",
-        COUNT,
-        "Attempts at a source, by how they ended.",
-        (
-            _POLICY,
-            _SCHEME,
-            Label("result", ("success", "metadata_miss", "transfer_retry", "transfer_fallback")),
-        ),
-        ("source_attempted",),
-        "0.6.0",
-        born_with="policy",
-    ),
-    Family(
-        "mx_p2p_metadata_lookup_failures_total",
-        COUNT,
-        "Lookups of a source's metadata that failed.",
-        (_POLICY, _SCHEME),
-        ("metadata_lookup_failed",),
-        "0.6.0",
-        born_with="policy",
-    ),
-    Family(
-        "mx_p2p_list_sources_total",
-        COUNT,
-        "Listings of sources: ok, empty (nobody published yet) or error (the backend failed).",
-        (_POLICY, _SCHEME, Label("result", ("ok", "empty", "error"), "error")),
-        ("sources_listed",),
-        "0.6.0",
-        born_with="policy",
-    ),
-    Family(
-        "mx_nixl_data_plane_errors_total",
-        COUNT,
-        "Failures of the data plane, by kind.",
-        (_SCHEME, Label("kind", ("timeout", "status_error"), "status_error")),
-        ("nixl_failed",),
-        "0.6.0",
-        born_with="header",
-    ),
-    Family(
-        "mx_nixl_receive_total",
-        COUNT,
-        "Receives by what arrived; partial and empty ones return without an error.",
-        (_SCHEME, Label("result", ("complete", "partial", "empty", "rejected"), "empty")),
-        ("nixl_received",),
-        "0.6.0",
-        born_with="header",
-    ),
-    Family(
-        "mx_p2p_candidates",
-        HISTOGRAM,
-        "Candidates left at a stage of the selection.",
-        (_POLICY, _SCHEME, Label("stage", ("listed", "rank_matched", "accelerator_matched"))),
-        ("candidates_counted",),
-        "0.6.0",
-        field="count",
-        buckets=CANDIDATE_COUNTS,
-    ),
-    Family(
-        "mx_p2p_source_selection_seconds",
-        HISTOGRAM,
-        "Time to put the candidates in order.",
-        (_POLICY, _SCHEME),
-        ("sources_ordered",),
-        "0.6.0",
-        field="seconds",
-        buckets=ORDERING_SECONDS,
-    ),
-    Family(
-        "mx_p2p_transfer_seconds",
-        HISTOGRAM,
-        "Time of a transfer from a source, its metadata lookup left out.",
-        (_POLICY, _SCHEME, Label("outcome", ("success", "retry", "fallback"))),
-        ("transfer_finished",),
-        "0.6.0",
-        field="seconds",
-        buckets=TRANSFER_SECONDS,
-    ),
-    Family(
-        "mx_p2p_source_load",
-        LATEST,
-        "Load that the chosen source published, 0 to 1, at the latest selection.",
-        (_SCHEME, _SOURCE),
-        ("candidate_loads_seen",),
-        "0.7.0",
-        field="loads",
-    ),
-    Family(
-        "mx_p2p_source_attempt_phase_seconds",
-        HISTOGRAM,
-        "Time of one phase of a source attempt.",
-        (
-            _POLICY,
-            Label(
-                "phase",
-                ("metadata", "prepare", "register", "handshake", "receive", "finalize", "release"),
-                DROP,
-            ),
-            Label("outcome", ("ok", "error"), "error"),
-            _SCHEME,
-        ),
-        ("source_attempt_phase_finished",),
-        "0.7.0",
-        field="seconds",
-        buckets=ATTEMPT_PHASE_SECONDS,
-    ),
-    Family(
-        "mx_load_seconds",
-        HISTOGRAM,
-        "Time of a model load, as its caller waited for it.",
-        (
-            _ENGINE,
-            _MODEL,
-            Label("model_role", ("main", "draft", "other"), "other"),
-            _SCHEME,
-            Label("outcome", ("success", "error"), "error"),
-        ),
-        ("load_finished",),
-        "0.7.0",
-        field="seconds",
-        buckets=LOAD_SECONDS,
-    ),
-    Family(
-        "mx_load_phase_seconds",
-        HISTOGRAM,
-        "Time of one phase of a model load.",
-        (_ENGINE, _MODEL, _LOAD_PHASE, _SCHEME),
-        ("load_phase_finished",),
-        "0.7.0",
-        field="seconds",
-        buckets=LOAD_SECONDS,
-    ),
-    Family(
-        "mx_artifact_install_step_seconds",
-        HISTOGRAM,
-        "Time of one step of installing a compile cache's archive.",
-        (_ARTIFACT, _ARCHIVE, Label("step", ("validate", "extract"), DROP), _SCHEME),
-        ("artifact_install_step_finished",),
-        "0.7.0",
-        field="seconds",
-        buckets=INSTALL_STEP_SECONDS,
-    ),
-    Family(
-        "mx_artifact_install_bytes_total",
-        SUM,
-        "Bytes of compile cache archives that were extracted.",
-        (_ARTIFACT, _ARCHIVE, _SCHEME),
-        ("artifact_extracted",),
-        "0.7.0",
-        field="bytes",
-    ),
-    Family(
-        "mx_loads_in_progress",
-        IN_PROGRESS,
-        "Loads that run, by their phase (empty between phases), of ranks that live.",
-        (_ENGINE, _MODEL, _PHASE_OR_NONE, _SCHEME),
-        _LOAD_EVENTS,
-        "ours",
-    ),
-    Family(
-        "mx_loads_abandoned_total",
-        ABANDONED,
-        "Loads that never ended, by the phase they were in, of ranks that are gone.",
-        (_ENGINE, _MODEL, _PHASE_OR_NONE, _SCHEME),
-        _LOAD_EVENTS,
-        "ours",
-    ),
-    Family(
-        "mx_emitter_events_dropped_total",
-        SUM,
-        "Events that a rank could not log, by reason, as it said once it could log again.",
-        (Label("reason", tuple(DROP_REASONS)), _SCHEME),
-        ("events_dropped",),
-        "ours",
-        field="count",
-        born_with="header",
-    ),
-)
-
-BY_NAME: dict[str, Family] = {family.name: family for family in FAMILIES}
-
-
 def label_values(labels: tuple[Label, ...], event: dict[str, Any]) -> tuple[str, ...] | str:
     """The label values of an event, or the name of the label that drops the observation."""
     values = []
@@ -355,3 +134,38 @@ def label_values(labels: tuple[Label, ...], event: dict[str, Any]) -> tuple[str,
             return label.name
         values.append(value)
     return tuple(values)
+
+
+class Catalog:
+    """Events by name and families in the order of the page. It does not change.
+
+    :param events: the schema of the log (`mx_log.schema`).
+    :param families: one row a family; each names events of the schema.
+    """
+
+    def __init__(self, events: Iterable[Event], families: Iterable[Family]) -> None:
+        #: name -> event
+        self.events: Mapping[str, Event] = {event.name: event for event in events}
+        self.families: tuple[Family, ...] = tuple(families)
+        #: name -> family
+        self.by_name: Mapping[str, Family] = {family.name: family for family in self.families}
+        #: Lines to these events.
+        self.decoder = Decoder(self.events.values())
+        labels = {label.name for family in self.families for label in family.labels}
+        #: event -> fields, each text or null, by which its events are told apart: two events that
+        #: agree in all of them feed the same series.
+        self.keys: Mapping[str, tuple[str, ...]] = {
+            event.name: (
+                "scheme",
+                *(
+                    field.name
+                    for field in event.fields
+                    if field.kind in (TEXT, OPTIONAL_TEXT) and field.name in labels
+                ),
+            )
+            for event in self.events.values()
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The decoder's types are made again where the catalogue is taken out.
+        return Catalog, (tuple(self.events.values()), self.families)

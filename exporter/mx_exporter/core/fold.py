@@ -6,36 +6,46 @@ how they were split, not on whether some came twice.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .catalog import Catalog
+from .decode import Event, Rejected
+from .handlers import Handler, Handlers
 from .ledger import Book
-from .parse import Record, Rejected, parse_events
-from .plans import Plans
+from .reducers import SKIPPED, Refused, Target
+from .series import stamp
 from .state import State
-from .typed import Event, event_of
 
 
 class Fold:
     """Folds events into `state`.
 
-    ``max_series`` bounds the series of each family: past it new label sets are refused and
-    counted. It protects a live exporter; without it (a replay) nothing is left out.
+    :param catalog: the events there are, and the families derived from them.
+    :param state: the state to go on from, of the same catalogue; None: an empty one.
+    :param max_series: most series of a family. Past it new label sets are refused and counted. It
+        protects a live exporter; without it (a replay) nothing is left out.
     """
 
-    def __init__(self, state: State | None = None, max_series: int | None = None) -> None:
-        self.state = state if state is not None else State()
+    def __init__(
+        self, catalog: Catalog, state: State | None = None, max_series: int | None = None
+    ) -> None:
+        self.catalog = catalog
+        self.state = state if state is not None else State(catalog)
         self._cap = max_series
-        self._plans = Plans(self.state, max_series)
+        self._handlers = Handlers(catalog, self.state, max_series)
+        #: Handlers with events that wait for `_flush`. Should a flush fail, those that are left go
+        #: on waiting here.
+        self._touched: deque[Handler] = deque()
 
     def fresh(self, state: State) -> Fold:
         """A fold of the same kind that goes on from another state.
 
         It goes on counting what the cap refused, too: events that are met again count again.
         """
-        again = Fold(state, self._cap)
-        again._plans.take_over_refusals(self._plans)
+        again = Fold(self.catalog, state, self._cap)
+        again._handlers.take_over_refusals(self._handlers)
         return again
 
     def capped(self, *, opt_in: bool = False) -> dict[str, int]:
@@ -46,51 +56,67 @@ class Fold:
         for them.
         """
         found: Counter[str] = Counter()
-        for name, refused in self._plans.capped(opt_in=opt_in):
+        for name, refused in self._handlers.capped(opt_in=opt_in):
             found[name] += refused
         return dict(found)
 
+    def targets(self, event: Event) -> Iterator[Target]:
+        """The series that an event feeds, each as the family's name and the label values."""
+        return self._handlers.find(event).targets(event)
+
     def feed_lines(self, lines: Iterable[bytes]) -> None:
-        """Parse lines and fold what they give."""
-        self.feed(parse_events(lines))
+        """Decode lines, each without its newline, and fold what they give."""
+        self.feed(self.catalog.decoder.decode(lines))
 
-    def feed(self, events: Iterable[Event | Record | Rejected]) -> list[tuple[Event, str]]:
-        """Fold what lines gave: events, or records, by what they say, rejected lines by reason.
+    def feed(self, events: Iterable[Event | Rejected]) -> Refused:
+        """Fold what lines gave: events by what they say, rejected lines by reason.
 
-        Returns the events that were refused, and why (`steps.REFUSALS`).
+        Returns the events that were refused, and why (`reducers.REFUSALS`).
         """
         in_order = False
         try:
-            in_order = self._tell_apart(events)
+            in_order = self._enter_all(events)
         finally:
-            refused = self._plans.carry_out(in_order=in_order)
+            refused = self._flush(in_order=in_order)
         return refused
 
-    def _tell_apart(self, events: Iterable[Event | Record | Rejected]) -> bool:
-        """Enter events in the books, and lay each that was not met before with its plan.
+    def reject(self, reason: str, count: int = 1) -> None:
+        """Count lines that give no event (`decode.REASONS`)."""
+        if count:
+            self.state.rejected[reason] += count
+
+    def writer_gone(self, proc: str) -> None:
+        """A process lives no more and all it wrote was fed: its open loads were abandoned."""
+        book = self.state.books.get(proc)
+        if book is not None:
+            self.state.gone += not book.gone
+            book.gone = True
+            self.state.loads.settle(proc)
+
+    def _enter_all(self, events: Iterable[Event | Rejected]) -> bool:
+        """Enter events in the books, and leave each that was not met before with its handler.
 
         Returns whether they lie there in order of their stamps: the next of one process, none
         older than the one before.
         """
-        state, shapes, books = self.state, self._plans.shapes, self.state.books
-        touched = self._plans.touched
+        state, by_type, books = self.state, self._handlers.by_type, self.state.books
+        touched = self._touched
         in_order = not touched
         proc, book = "", Book()
         newest, logged = "", 0
-        given: Any
+        event: Any
         try:
-            for given in events:
-                event = given
+            for event in events:
                 try:
-                    says, plans = shapes[type(event)]
-                    plan = plans[says(event)]
-                except KeyError:  # what was not said before, or no event
-                    if isinstance(given, Rejected):
-                        self.reject(given.reason)
+                    labels_of, handlers = by_type[type(event)]
+                    handler = handlers[labels_of(event)]
+                except (
+                    KeyError
+                ):  # the first of its kind, one that the schema does not know, or none
+                    if isinstance(event, Rejected):
+                        self.reject(event.reason)
                         continue
-                    if isinstance(given, dict):
-                        event = event_of(given)
-                    plan = self._plans.find(event)
+                    handler = self._handlers.find(event)
                 if event.proc != proc:
                     in_order = in_order and not proc
                     proc = event.proc
@@ -108,27 +134,14 @@ class Fold:
                     newest = timestamp
                 else:
                     in_order = False
-                waiting = plan.events
-                if not waiting:
-                    touched.append(plan)
-                waiting.append(event)
+                pending = handler.pending
+                if not pending:
+                    touched.append(handler)
+                pending.append(event)
         finally:
             state.logged += logged
             state.last_event = max(state.last_event, newest)
         return in_order
-
-    def reject(self, reason: str, count: int = 1) -> None:
-        """Count lines that give no event (`parse.REASONS`)."""
-        if count:
-            self.state.rejected[reason] += count
-
-    def writer_gone(self, proc: str) -> None:
-        """A process lives no more and all it wrote was fed: its open loads were abandoned."""
-        book = self.state.books.get(proc)
-        if book is not None:
-            self.state.gone += not book.gone
-            book.gone = True
-            self.state.loads.settle(proc)
 
     def _enter(self, book: Book, seq: int) -> bool:
         """Enter a number; False when it was met before."""
@@ -142,3 +155,40 @@ class Fold:
         state.logged += grown
         state.lost += grown - 1
         return True
+
+    def _flush(self, *, in_order: bool) -> list[tuple[Event, str]]:
+        """Fold the events that wait, and enter what became of them; return those refused."""
+        state, touched = self.state, self._touched
+        all_refused = []
+        while touched:
+            handler = touched.popleft()
+            events = handler.pending
+            handler.pending = []
+            if not in_order:
+                events.sort(key=stamp)
+            if events[0].timestamp < handler.oldest:
+                handler.oldest = events[0].timestamp
+                for zeros in handler.zeros:
+                    zeros.make(events[0])
+            refused: Refused = ()
+            for reducer in handler.reducers:
+                refused = reducer.apply(events) or refused
+            for event, reason in refused:
+                book = state.books[event.proc]
+                if reason == SKIPPED:
+                    book.skipped += 1
+                    state.skipped += 1
+                else:
+                    book.refused += 1
+                    state.refused[reason] += 1
+                    all_refused.append((event, reason))
+            folded = len(events) - len(refused)
+            if folded:
+                state.events[handler.event] += folded
+        # Not before the other events of the same load were met.
+        ended = self._handlers.ended
+        for event in ended:
+            proc = event.proc
+            state.loads.forget(proc, event.load_id, state.books[proc].complete)
+        ended.clear()
+        return all_refused

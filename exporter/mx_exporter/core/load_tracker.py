@@ -6,6 +6,10 @@ never on their order: segments of one process may be read in any order.
 
 from __future__ import annotations
 
+from typing import Any
+
+from .catalog import ABANDONED, IN_PROGRESS, Catalog, label_values
+
 #: engine, model, phase, scheme. The phase is empty between phases.
 LoadLabels = tuple[str, str, str, str]
 
@@ -116,3 +120,47 @@ class Loads:
             self.note(labels, timestamp)
         for labels, count in other.abandoned.items():
             self.abandoned[labels] = self.abandoned.get(labels, 0) + count
+
+
+class LoadTable:
+    """The label sets of loads, under the cap that holds for each family of loads.
+
+    :param loads: where they are noted.
+    :param cap: most label sets; None: no limit.
+    """
+
+    def __init__(self, catalog: Catalog, loads: Loads, cap: int | None) -> None:
+        tracking = [f for f in catalog.families if f.measure in (IN_PROGRESS, ABANDONED)]
+        #: Names of the families that show loads.
+        self.families = tuple(family.name for family in tracking)
+        #: Names of the events that they are derived from.
+        self.events = frozenset(event for family in tracking for event in family.events)
+        self._labels = tracking[0].labels if tracking else ()
+        self._series = loads.series
+        self._note = loads.note
+        self._cap = cap
+        #: Events that found no room for their label set.
+        self.refused = 0
+
+    def labels_of(self, event: Any, *, whole: bool) -> LoadLabels | None:
+        """The labels of a ``whole`` load or of a phase; None when the phase is not a known one."""
+        given = {
+            "engine": event.engine,
+            "model": event.model,
+            "phase": None if whole else event.phase,
+            "scheme": event.scheme,
+        }
+        values = label_values(self._labels, given)
+        if isinstance(values, str):
+            return None
+        engine, model, phase, scheme = values
+        return engine, model, phase, scheme
+
+    def note(self, labels: LoadLabels, timestamp: str, events: int) -> bool:
+        """Note labels that so many events named; False when there is no room for them."""
+        full = self._cap is not None and len(self._series) >= self._cap
+        if full and labels not in self._series:
+            self.refused += events
+            return False
+        self._note(labels, timestamp)
+        return True

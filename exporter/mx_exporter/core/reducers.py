@@ -1,15 +1,22 @@
-"""Steps: what becomes of events that say the same, one for each way in which a family measures."""
+"""Reducers: what events that agree in all labels do to the series of one family.
+
+There is one for each way in which a family measures. A reducer takes events in order of their
+stamps and returns those that it refused, with the reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from operator import attrgetter
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
-from .series import Counted, Latest, Observed, Present, Summed, stamp
-from .series_table import S, Table
-from .typed import Event
+from . import series
+from .decode import Event
+from .load_tracker import LoadLabels, Loads, LoadTable
+from .series import stamp
+from .series_table import S, SeriesTable
+from .state import State
 
 #: Why an event can be refused though its line is good.
 REFUSALS = {
@@ -30,14 +37,27 @@ _NOT_FINITE = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
 
 _NUMBERS = frozenset({float, int})
 
+#: Later than every timestamp.
+NEVER = "~"
+
 #: Events that were refused, and why.
 Refused = Sequence[tuple[Event, str]]
 
-#: Takes events that say the same, one or more, in order of their stamps.
-Step = Callable[[list[Event]], Refused]
+#: A series that an event feeds: the family's name and the series' label values.
+Target = tuple[str, tuple[str, ...]]
 
-#: Workers whose series a step remembers; they are free text.
+#: Workers whose series a reducer remembers; their ids are free text.
 _MAX_WORKERS = 20_000
+
+
+class Reducer(Protocol):
+    """Applies events to the series of one family."""
+
+    def apply(self, events: list[Event]) -> Refused:
+        """Apply one or more events, which come in order of their stamps; return those refused."""
+
+    def targets(self, event: Event) -> Iterator[Target]:
+        """The series that the event feeds, or would feed if it held an observation."""
 
 
 def refusal(value: object) -> str | None:
@@ -45,7 +65,7 @@ def refusal(value: object) -> str | None:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, (float, int)):
-        return None if isfinite(value) else "not_finite"
+        return None if _is_finite(value) else "not_finite"
     if value is None:
         return "missing"
     if isinstance(value, str) and value.lower() in _NOT_FINITE:
@@ -53,74 +73,80 @@ def refusal(value: object) -> str | None:
     return "not_a_number"
 
 
-class _Bound(Generic[S]):
-    """The series of a plan in one table, made when the first event is accepted."""
+def _is_finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
-    __slots__ = ("series", "table")
-    table: Table[S]
-    series: S | None
 
-    def __init__(self, table: Table[S]) -> None:
-        self.table = table
-        self.series = None
+class _TableReducer(Generic[S]):
+    """A reducer of one table. The series is found when the first event is accepted."""
 
-    def find(self, events: list[Event]) -> S | Refused:
-        """The series; or the events with why there is none for them, which is the same for all."""
-        if self.series is None:
-            found = [self.table.find(event) for event in events]
-            if isinstance(found[0], str):
-                return [(event, str(reason)) for event, reason in zip(events, found, strict=True)]
-            self.series = found[0]
-        series = self.series
+    __slots__ = ("_series", "_table")
+
+    def __init__(self, table: SeriesTable[S]) -> None:
+        self._table: SeriesTable[S] = table
+        self._series: S | None = None
+
+    def targets(self, event: Event) -> Iterator[Target]:
+        labels = self._table.labels_of(event)
+        if not isinstance(labels, str):
+            yield self._table.family.name, labels
+
+    def _find(self, events: list[Event]) -> S | Refused:
+        """The series; or the events with why there is none, which is the same for all of them."""
+        found = self._series
+        if found is None:
+            each = [self._table.find(event) for event in events]
+            first = each[0]
+            if isinstance(first, str):
+                return [(event, str(reason)) for event, reason in zip(events, each, strict=True)]
+            found = self._series = first
         # What is older may have been refused: only what is accepted brings a series into being.
-        if events[0].timestamp < series.created:
-            series.created = events[0].timestamp
-        return series
+        if events[0].timestamp < found.created:
+            found.created = events[0].timestamp
+        return found
 
 
-def skip(events: list[Event]) -> Refused:
-    return [(event, SKIPPED) for event in events]
+class Present(_TableReducer[series.Present]):
+    """That there was such an event is what the family says."""
+
+    def apply(self, events: list[Event]) -> Refused:
+        found = self._find(events)
+        return () if isinstance(found, series.Present) else found
 
 
-def presenting(table: Table[Present]) -> Step:
-    bound = _Bound(table)
+class Count(_TableReducer[series.Counted]):
+    """Each event adds one."""
 
-    def present(events: list[Event]) -> Refused:
-        series = bound.find(events)
-        return () if isinstance(series, Present) else series
-
-    return present
-
-
-def counting(table: Table[Counted]) -> Step:
-    bound = _Bound(table)
-
-    def count(events: list[Event]) -> Refused:
-        series = bound.find(events)
-        if not isinstance(series, Counted):
-            return series
-        series.value += len(events)
+    def apply(self, events: list[Event]) -> Refused:
+        found = self._find(events)
+        if not isinstance(found, series.Counted):
+            return found
+        found.value += len(events)
         return ()
 
-    return count
 
+class CountDetail(Count):
+    """The same with opt-in labels: a series that shows only when asked for refuses no event."""
 
-def counting_detail(table: Table[Counted]) -> Step:
-    """A series that is shown only when asked for refuses no event."""
-    count = counting(table)
-
-    def count_detail(events: list[Event]) -> Refused:
-        count(events)
+    def apply(self, events: list[Event]) -> Refused:
+        super().apply(events)
         return ()
 
-    return count_detail
 
+class Sum(_TableReducer[series.Summed]):
+    """Each event adds the amount in one of its fields."""
 
-def summing(table: Table[Summed], field: str) -> Step:
-    bound, finite = _Bound(table), _finite(field)
+    __slots__ = ("_values",)
 
-    def add(events: list[Event]) -> Refused:
-        good, amounts, refused = finite(events)
+    def __init__(self, table: SeriesTable[series.Summed], field: str) -> None:
+        super().__init__(table)
+        self._values = _Values(field)
+
+    def apply(self, events: list[Event]) -> Refused:
+        good, amounts, refused = self._values.split(events)
         if good and min(amounts) < 0:
             judged = list(zip(good, amounts, strict=True))
             refused = [*refused, *((event, "negative") for event, amount in judged if amount < 0)]
@@ -128,38 +154,44 @@ def summing(table: Table[Summed], field: str) -> Step:
             amounts = [amount for amount in amounts if amount >= 0]
         if not good:
             return refused
-        series = bound.find(good)
-        if not isinstance(series, Summed):
-            return [*refused, *series]
-        series.total.add(amounts)
+        found = self._find(good)
+        if not isinstance(found, series.Summed):
+            return [*refused, *found]
+        found.total.add(amounts)
         return refused
 
-    return add
 
+class Observe(_TableReducer[series.Observed]):
+    """Each event observes the value in one of its fields."""
 
-def observing(table: Table[Observed], field: str) -> Step:
-    bound, finite = _Bound(table), _finite(field)
+    __slots__ = ("_values",)
 
-    def observe(events: list[Event]) -> Refused:
-        good, values, refused = finite(events)
+    def __init__(self, table: SeriesTable[series.Observed], field: str) -> None:
+        super().__init__(table)
+        self._values = _Values(field)
+
+    def apply(self, events: list[Event]) -> Refused:
+        good, values, refused = self._values.split(events)
         if not good:
             return refused
-        series = bound.find(good)
-        if not isinstance(series, Observed):
-            return [*refused, *series]
-        series.observe(good, values)
+        found = self._find(good)
+        if not isinstance(found, series.Observed):
+            return [*refused, *found]
+        found.observe(good, values)
         return refused
 
-    return observe
 
+class _Values:
+    """Splits events into those whose field is a finite number, and the others."""
 
-def _finite(field: str) -> Callable[[list[Event]], tuple[list[Event], list[float], Refused]]:
-    """Tells the events whose field is a finite number, these numbers, and the others with why it
-    is none."""
-    value_of: Callable[[Event], Any] = attrgetter(field)
+    __slots__ = ("_value_of",)
 
-    def finite(events: list[Event]) -> tuple[list[Event], list[float], Refused]:
-        values = list(map(value_of, events))
+    def __init__(self, field: str) -> None:
+        self._value_of = attrgetter(field)
+
+    def split(self, events: list[Event]) -> tuple[list[Event], list[float], Refused]:
+        """Good events, their numbers, and the events that were refused with the reason."""
+        values = list(map(self._value_of, events))
         try:
             if _NUMBERS.issuperset(map(type, values)) and isfinite(sum(values)):
                 return events, values, ()
@@ -172,32 +204,41 @@ def _finite(field: str) -> Callable[[list[Event]], tuple[list[Event], list[float
             [(event, reason) for event, _, reason in judged if reason is not None],
         )
 
-    return finite
 
+class Latest(_TableReducer[series.Latest]):
+    """The loads that candidates published, best candidate first: the most recent one counts.
 
-def latest_loads(table: Table[Latest], detail: Table[Latest], field: str) -> Step:
-    """Loads of candidates, best first: the chosen one's, and each one's with its id.
-
-    A candidate that published none (null) is never read as 0.
+    The plain series holds the load of the chosen candidate, the first. With the opt-in label each
+    candidate has a series of its own. A candidate that published none (null) is never read as 0.
     """
-    chosen = _Bound(table)
-    known: dict[str, Latest] = {}
 
-    def detail_of(worker: str, event: Event) -> Latest | None:
-        found = known.get(worker)
-        if found is None or event.timestamp < found.created:
-            each = detail.find(event, source_worker_id=worker)
-            if isinstance(each, str):
-                return None
-            if len(known) >= _MAX_WORKERS:
-                known.clear()
-            found = known[worker] = each
-        return found
+    __slots__ = ("_candidates", "_detail", "_known")
 
-    def latest(event: Event) -> str | None:
+    def __init__(
+        self, table: SeriesTable[series.Latest], detail: SeriesTable[series.Latest], field: str
+    ) -> None:
+        super().__init__(table)
+        self._detail = detail
+        self._candidates = attrgetter(field)
+        self._known: dict[str, series.Latest] = {}
+
+    def apply(self, events: list[Event]) -> Refused:
+        return [(event, reason) for event in events if (reason := self._apply(event)) is not None]
+
+    def targets(self, event: Event) -> Iterator[Target]:
+        for at, candidate in enumerate(self._candidates(event)):
+            if refusal(candidate.load) is None:
+                if at == 0:
+                    yield from super().targets(event)
+                worker = candidate.source_worker_id
+                labels = self._detail.labels_of(event, source_worker_id=worker)
+                if not isinstance(labels, str):
+                    yield self._detail.family.name, labels
+
+    def _apply(self, event: Event) -> str | None:
         when = stamp(event)
         refused = None
-        for at, candidate in enumerate(getattr(event, field)):
+        for at, candidate in enumerate(self._candidates(event)):
             load = candidate.load
             if load is None:
                 continue
@@ -205,18 +246,113 @@ def latest_loads(table: Table[Latest], detail: Table[Latest], field: str) -> Ste
             if reason is not None:
                 refused = refused or reason
                 continue
-            each = detail_of(candidate.source_worker_id, event)
+            each = self._find_detail(candidate.source_worker_id, event)
             if each is not None:
-                each.set(load, when)
+                each.set(float(load), when)
             if at == 0:
-                first = chosen.find([event])
-                if isinstance(first, Latest):
-                    first.set(load, when)
+                chosen = self._find([event])
+                if isinstance(chosen, series.Latest):
+                    chosen.set(float(load), when)
                 else:
-                    refused = refused or first[0][1]
+                    refused = refused or chosen[0][1]
         return refused
 
-    def latest_of(events: list[Event]) -> Refused:
-        return [(event, reason) for event in events if (reason := latest(event)) is not None]
+    def _find_detail(self, worker: str, event: Event) -> series.Latest | None:
+        found = self._known.get(worker)
+        if found is None or event.timestamp < found.created:
+            each = self._detail.find(event, source_worker_id=worker)
+            if isinstance(each, str):
+                return None
+            if len(self._known) >= _MAX_WORKERS:
+                self._known.clear()
+            found = self._known[worker] = each
+        return found
 
-    return latest_of
+
+class TrackLoad:
+    """Keeps track of loads and their phases. Only the cap on series makes it refuse an event.
+
+    :param table: where label sets of loads are noted, under the cap.
+    :param event: name of the events that it is applied to.
+    :param timed: whether these events say in ``timed`` that a timer logged them.
+    :param ended: where ends of loads are left for `Loads.forget`.
+    """
+
+    __slots__ = ("_ended", "_event", "_labels", "_loads", "_noted", "_table", "_timed", "_whole")
+
+    def __init__(
+        self, loads: Loads, table: LoadTable, event: str, timed: bool, ended: list[Any]
+    ) -> None:
+        self._loads = loads
+        self._table = table
+        self._event = event
+        self._whole = event in ("load_started", "load_finished")
+        self._timed = timed
+        self._ended = ended
+        self._labels: LoadLabels | None = None
+        self._noted = NEVER
+
+    def apply(self, events: list[Any]) -> Refused:
+        events = [event for event in events if event.load_id is not None]
+        if self._timed:  # what a timer did not log may be of another load than it was logged in
+            events = [event for event in events if event.timed is not False]
+        if self._event == "load_finished":
+            for event in events:
+                self._loads.of(event.proc, event.load_id).end(event.seq)
+            self._ended += events
+            return ()
+        if self._labels is None and events:
+            self._labels = self._table.labels_of(events[0], whole=self._whole)
+        labels = self._labels
+        if labels is None or not events:
+            return ()  # none has a load, or the phase is not a known one
+        oldest = events[0].timestamp
+        if self._event != "load_phase_finished" and oldest < self._noted:
+            if not self._table.note(labels, oldest, len(events)):
+                return [(event, "series_cap") for event in events]
+            self._noted = oldest
+        phase, runs = labels[2], self._event == "load_phase_started"
+        for event in events:
+            load = self._loads.of(event.proc, event.load_id)
+            if self._whole:
+                load.start(event.seq, labels)
+            else:
+                load.note_phase(phase, event.seq, runs)
+        return ()
+
+    def targets(self, event: Any) -> Iterator[Target]:
+        if event.load_id is not None:
+            labels = self._table.labels_of(event, whole=self._whole)
+            if labels is not None:
+                for name in self._table.families:
+                    yield name, labels
+
+
+class NoteLocks:
+    """Notes which processes write where there are no locks: one that is granted says nothing."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def apply(self, events: list[Any]) -> Refused:
+        for event in events:
+            if event.locked is False:
+                self._state.books[event.proc].locked = False
+        return ()
+
+    def targets(self, event: Event) -> Iterator[Target]:  # noqa: ARG002
+        return iter(())
+
+
+class Skip:
+    """Counts events that the schema does not know."""
+
+    __slots__ = ()
+
+    def apply(self, events: list[Event]) -> Refused:
+        return [(event, SKIPPED) for event in events]
+
+    def targets(self, event: Event) -> Iterator[Target]:  # noqa: ARG002
+        return iter(())

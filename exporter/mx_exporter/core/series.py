@@ -15,8 +15,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from .decode import Event
 from .exact_sum import Sum
-from .typed import Event
 
 #: Where an observation stands in the total order of events: timestamp, proc, seq.
 Stamp = tuple[str, str, int]
@@ -115,7 +115,7 @@ class Observed:
             event, known = events[at], self.exemplars[bucket]
             # (timestamp, proc, seq) differ between any two events, so nothing behind is compared.
             if known is None or event.timestamp >= known[0]:
-                exemplar = (*stamp(event), values[at], event.rank, event.load_id)
+                exemplar = (*stamp(event), float(values[at]), event.rank, event.load_id)
                 if known is None or exemplar > known:
                     self.exemplars[bucket] = exemplar
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
 from typing import Any, Generic, TypeVar
 
 from .catalog import HISTOGRAM, LATEST, PRESENCE, SUM, Family, label_values
+from .decode import Event
 from .series import Counted, Latest, Observed, Present, Summed
 from .state import SeriesByLabels
-from .typed import Event
 
 S = TypeVar("S", Present, Counted, Summed, Observed, Latest)
 
 
-class Table(Generic[S]):
-    """The series of one family, found by an event's label values."""
+class SeriesTable(Generic[S]):
+    """The series of one family, in a store that belongs to a state.
+
+    :param store: label values -> series.
+    :param cap: most series that the store may hold; None: no limit.
+    :param opt_in: the labels that show only when asked for are part of the label values.
+    """
 
     def __init__(
-        self,
-        family: Family,
-        store: SeriesByLabels,
-        cap: int | None,
-        *,
-        opt_in: bool = False,
+        self, family: Family, store: SeriesByLabels, cap: int | None, *, opt_in: bool = False
     ) -> None:
+        self.family = family
         self._labels = family.shown(opt_in=opt_in)
         self._store: dict[tuple[str, ...], S] = store  # type: ignore[assignment]
         self._make: Callable[[str], S] = maker(family)
@@ -34,41 +35,49 @@ class Table(Generic[S]):
         self.refused = 0
         self.capped = False
 
-    def find(self, event: Event, **instead: object) -> S | str:
-        """The event's series, made when it is the first; or why there is none.
+    def labels_of(self, event: Event, **instead: object) -> tuple[str, ...] | str:
+        """The label values of an event, or why it has no series.
 
-        ``instead`` are labels that the event has not as fields.
+        :param instead: labels that the event does not have as fields.
         """
         given = {label.name: getattr(event, label.name, None) for label in self._labels}
         values = label_values(self._labels, given | instead)
+        return f"unknown_{values}" if isinstance(values, str) else values
+
+    def find(self, event: Event, **instead: object) -> S | str:
+        """The event's series, made when it is the first; or why there is none.
+
+        Parameters as for `labels_of`.
+        """
+        values = self.labels_of(event, **instead)
         if isinstance(values, str):
-            return f"unknown_{values}"
-        series = self.at(values, event.timestamp)
-        if series is None:
+            return values
+        found = self._at(values, event.timestamp)
+        if found is None:
             self.refused += 1
             return "series_cap"
-        return series
+        return found
 
-    def at(self, values: tuple[str, ...], timestamp: str) -> S | None:
-        """The series of these label values, made if need be; None past the cap."""
-        series = self._store.get(values)
-        if series is None:
-            if self._cap is not None and len(self._store) >= self._cap:
-                self.capped = True
-                return None
-            series = self._store[values] = self._make(timestamp)
-        elif timestamp < series.created:
-            series.created = timestamp
-        return series
-
-    def bear(self, given: dict[str, str], timestamp: str) -> None:
+    def make_zeros(self, given: Mapping[str, str], timestamp: str) -> None:
         """Make the zero series of the given labels, one for each value of the others' domains."""
         domains = [
             (label.resolve(given[label.name]),) if label.name in given else label.domain or ()
             for label in self._labels
         ]
         for values in product(*domains):
-            self.at(values, timestamp)  # type: ignore[arg-type]
+            self._at(values, timestamp)  # type: ignore[arg-type]
+
+    def _at(self, values: tuple[str, ...], timestamp: str) -> S | None:
+        """The series of these label values, made if need be; None past the cap."""
+        found = self._store.get(values)
+        if found is None:
+            if self._cap is not None and len(self._store) >= self._cap:
+                self.capped = True
+                return None
+            found = self._store[values] = self._make(timestamp)
+        elif timestamp < found.created:
+            found.created = timestamp
+        return found
 
 
 def maker(family: Family) -> Callable[[str], Any]:

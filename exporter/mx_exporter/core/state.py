@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .catalog import FAMILIES
+from .catalog import Catalog
 from .ledger import Book
 from .load_tracker import Loads
 from .series import Series
@@ -22,15 +22,18 @@ class Overlap(ValueError):
 
 
 class State:
-    """Everything that was derived from the events met so far. Picklable."""
+    """Everything that was derived from the events met so far. Picklable.
 
-    def __init__(self) -> None:
+    :param catalog: the families that there are series of.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
         #: family -> label values (opt-in labels left out) -> series
-        self.series: dict[str, SeriesByLabels] = {family.name: {} for family in FAMILIES}
+        self.series: dict[str, SeriesByLabels] = {family.name: {} for family in catalog.families}
         #: The same with opt-in labels, for the families that have one. Always kept, so that
         #: asking for the label later loses nothing.
         self.detail: dict[str, SeriesByLabels] = {
-            family.name: {} for family in FAMILIES if family.has_opt_in
+            family.name: {} for family in catalog.families if family.has_opt_in
         }
         self.loads = Loads()
         #: proc -> its book
@@ -39,7 +42,7 @@ class State:
         self.events: Counter[str] = Counter()
         #: Events refused, by reason: an observation that was none, or a label that drops it.
         self.refused: Counter[str] = Counter()
-        #: Lines rejected, by reason (`parse.REASONS`).
+        #: Lines rejected, by reason (`decode.REASONS`).
         self.rejected: Counter[str] = Counter()
         #: Events that the schema does not know.
         self.skipped = 0
@@ -53,12 +56,12 @@ class State:
         #: Timestamp of the latest event; empty before the first.
         self.last_event = ""
 
-    def split_off(self, procs: Iterable[str]) -> State:
+    def split_off(self, catalog: Catalog, procs: Iterable[str]) -> State:
         """Move what events of some processes are compared with into a state of its own.
 
         To fold on from it, and to merge it back, gives what folding on from the whole gives.
         """
-        part = State()
+        part = State(catalog)
         for proc in procs:
             book = self.books.pop(proc, None)
             if book is None:

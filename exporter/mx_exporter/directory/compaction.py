@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, SegmentName, parse_segment_name
 
+from ..core.snapshot_codec import BadSnapshot, Snapshot, dump
+from ..core.state import State
 from . import snapshot
 from .follower import Follower
 from .segments import BLOCK_BYTES, Segment, open_segment, probe
@@ -96,7 +98,7 @@ class Retention:
 
         ``released`` says whether a segment may go: it was shipped. One that was not goes only
         where the writers have run out of room for a while, and is counted. ``shipped`` gives the
-        positions to keep in the snapshot (`snapshot.Snapshot.shipped`); None: those it has.
+        positions to keep in the snapshot (`snapshot_codec.Snapshot.shipped`); None: those it has.
 
         Only the owner of the directory may call this, from the thread that drains. Never raises
         for what the directory does; it is tried again later.
@@ -114,7 +116,7 @@ class Retention:
                     self._count_unshipped(forced)
             finally:
                 os.close(dir_fd)
-        except (OSError, snapshot.BadSnapshot) as error:
+        except (OSError, BadSnapshot) as error:
             self._tell(follower, error)
         else:
             self.trouble = ""
@@ -131,10 +133,10 @@ class Retention:
             try:
                 if not follower.knows(snapshot.identity(dir_fd)):
                     return False
-                identity = snapshot.amend(dir_fd, shipped)
+                identity = snapshot.amend(follower.fold.catalog, dir_fd, shipped)
             finally:
                 os.close(dir_fd)
-        except snapshot.BadSnapshot:  # the follower told of it
+        except BadSnapshot:  # the follower told of it
             return False
         except OSError as error:
             self._tell(follower, error)
@@ -222,8 +224,9 @@ class Retention:
             os.rename(SNAPSHOT_NAME, BAD_SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
             _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
             follower.snapshot_trouble = ""
-        found = snapshot.read(dir_fd)
-        base = found[0] if found else snapshot.Snapshot()
+        catalog = follower.fold.catalog
+        found = snapshot.read(catalog, dir_fd)
+        base = found[0] if found else Snapshot(State(catalog))
         fold = follower.fold.fresh(base.state)
         covered = dict(base.segments)
         for segment in chosen:
@@ -250,7 +253,7 @@ class Retention:
             for name, position in (base.shipped if shipped is None else shipped).items()
             if name not in names
         }
-        identity = snapshot.write(dir_fd, snapshot.dump(fold.state, covered, kept))
+        identity = snapshot.write(dir_fd, dump(catalog, fold.state, covered, kept))
         follower.compacted(names, covered, identity)
         self.compactions += 1
         self._remove(dir_fd, names)

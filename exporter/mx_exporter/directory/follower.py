@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from mx_log.files import SNAPSHOT_NAME, SegmentName
 
 from ..core.fold import Fold
+from ..core.snapshot_codec import BadSnapshot
 from . import snapshot
 from .generations import StartOver
 from .scan import Listing
@@ -237,8 +238,8 @@ class Follower:
             return None
         path = os.path.join(self.directory, SNAPSHOT_NAME)
         try:
-            read = snapshot.read(dir_fd)
-        except (snapshot.BadSnapshot, OSError) as error:
+            read = snapshot.read(self.fold.catalog, dir_fd)
+        except (BadSnapshot, OSError) as error:
             self._snapshot = found
             self.snapshot_trouble = str(error)
             _log.error(

@@ -9,6 +9,7 @@ import sys
 import time
 
 from ..config import Settings
+from ..core.catalog import Catalog
 from ..errors import UsageError
 from .compaction import Retention
 from .follower import Follower
@@ -28,7 +29,7 @@ class Keeper:
     :raises UsageError: a tee is wanted and standard output is closed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
         path = settings.directory.path
         self.ownership = Ownership(path)
         self._settings = settings
@@ -38,7 +39,7 @@ class Keeper:
         self.shipper: Shipper | None = None
         if settings.tee or settings.archive_dir:
             tee = _standard_output() if settings.tee else None
-            self.shipper = Shipper(path, tee=tee, archive=settings.archive_dir)
+            self.shipper = Shipper(path, catalog.decoder, tee=tee, archive=settings.archive_dir)
         #: Whether we shipped, and the follower's changes, when segments were last offered.
         self._offered: tuple[bool, int] | None = None
         self._kept_at = time.monotonic()

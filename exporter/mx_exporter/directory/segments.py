@@ -8,9 +8,9 @@ import stat
 
 from mx_log.files import SegmentName
 
+from ..core.decode import NO_OBJECT, Rejected
 from ..core.fold import Fold
 from ..core.lines import LineSplitter
-from ..core.parse import NO_OBJECT, Rejected, parse_line
 
 #: Bytes read at a time. Bounds what a drain holds in memory, and how late it sees its deadline.
 BLOCK_BYTES = 256 * 1024
@@ -89,7 +89,7 @@ class Segment:
         """The writer is gone: fold the last line if it is whole, else count it as torn."""
         self.done = True
         self.anchor = b""
-        last = parse_line(self.splitter.rest())
+        last = fold.catalog.decoder.decode_line(self.splitter.rest())
         if isinstance(last, Rejected) and last.reason in NO_OBJECT:
             fold.reject("torn")
         elif last is not None:

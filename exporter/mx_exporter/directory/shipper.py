@@ -38,7 +38,7 @@ from typing import BinaryIO
 from mx_log.files import SegmentName
 from mx_log.schema import MAX_LINE_BYTES
 
-from ..core.parse import parse_line
+from ..core.decode import Decoder, Event
 from . import atomic_write
 from .segments import BLOCK_BYTES, Segment, open_segment
 
@@ -81,13 +81,20 @@ class Shipper:
     """Ships the segments of one directory.
 
     :param directory: where they lie.
+    :param decoder: tells the lines that are events, which alone are teed.
     :param tee: descriptor of standard output, or None.
     :param archive: directory of the archive, or None.
     """
 
     def __init__(
-        self, directory: str, *, tee: int | None = None, archive: str | None = None
+        self,
+        directory: str,
+        decoder: Decoder,
+        *,
+        tee: int | None = None,
+        archive: str | None = None,
     ) -> None:
+        self._decoder = decoder
         self._directory = directory
         self._out = _Out(tee) if tee is not None else None
         self._archive = archive
@@ -280,7 +287,7 @@ class Shipper:
             lines: list[bytes] = []
             taken, end = 0, piece.position
             for line, line_end in _lines(file, piece.position, size, done):
-                if isinstance(parse_line(line), dict):
+                if isinstance(self._decoder.decode_line(line), Event):
                     if taken + len(line) + 1 > _WHOLE and lines:
                         out.take(piece, lines, end)
                         if self._is_over() or not self._flush(out):

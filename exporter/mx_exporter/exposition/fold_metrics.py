@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from ..core.catalog import BY_NAME
+from ..core.builtin import BY_NAME
+from ..core.decode import REASONS
 from ..core.fold import Fold
-from ..core.parse import REASONS
 from ..core.reducers import REFUSALS
 from ..core.state import State
 from .text import seconds

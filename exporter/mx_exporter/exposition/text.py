@@ -24,7 +24,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as _openmet
 from prometheus_client.utils import floatToGoString
 
 from ..core import series as kinds
-from ..core.catalog import ABANDONED, FAMILIES, HISTOGRAM, IN_PROGRESS, Family
+from ..core.builtin import FAMILIES
+from ..core.catalog import ABANDONED, HISTOGRAM, IN_PROGRESS, Family
 from ..core.exact_sum import to_float
 from ..core.state import SeriesByLabels, State
 

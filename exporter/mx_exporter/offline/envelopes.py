@@ -30,7 +30,7 @@ import orjson
 
 from mx_log.schema import MAX_LINE_BYTES
 
-from ..core.parse import Rejected
+from ..core.decode import Rejected
 
 #: Limit of a line that may be an envelope: one answer of Loki's API holds thousands of lines.
 #: Opening one takes some six times its size.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from ..core.catalog import Catalog
 from ..core.fold import Fold
-from ..core.parse import parse_events
 from ..core.state import State
 from ..directory.generations import Marks
 from .reader import read
@@ -37,6 +37,7 @@ def _ignore(_: int) -> None:
 
 
 def fold_sources(
+    catalog: Catalog,
     sources: Iterable[Source],
     writers: Writers,
     base: State | None = None,
@@ -45,15 +46,13 @@ def fold_sources(
     seen: Callable[[int], None] = _ignore,
 ) -> Outcome:
     """Fold sources one after the other, and settle the writers that are gone."""
-    fold = Fold(base, max_series)
+    fold = Fold(catalog, base, max_series)
     outcome = Outcome(fold.state)
     for source in sources:
         try:
-            batches = read(
-                source, writing=source.path in writers.open, seen=seen, parse=parse_events
-            )
-            for _, values in batches:
-                fold.feed(values)
+            writing = source.path in writers.open
+            for _, events in read(source, catalog.decoder, writing=writing, seen=seen):
+                fold.feed(events)
         except Unreadable as error:
             if error.vanished and marks is not None:
                 marks.check()

@@ -1,4 +1,4 @@
-"""From a source to its records: blocks, lines, envelopes opened, events parsed.
+"""From a source to its events: blocks, lines, envelopes opened, lines decoded.
 
 Line numbers are kept all the way, so that a report can name the line that is at fault.
 """
@@ -11,25 +11,22 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from mx_log.schema import MAX_LINE_BYTES
 
+from ..core.decode import NO_OBJECT, REASONS, Decoder, Event, Rejected
 from ..core.lines import LineSplitter
-from ..core.parse import NO_OBJECT, REASONS, Record, Rejected, parse_line, parse_lines
 from .decompress import Damaged, unpack
-from .envelopes import MAX_ENVELOPE_BYTES, Unwrapper
+from .envelopes import MAX_ENVELOPE_BYTES, Opened, Unwrapper
 from .sources import STDIN, Source, Unreadable, open_source
 
 _BLOCK = 128 * 1024
 
-#: Records of consecutive lines: the number of the first line (from 1), then one record a line.
-Batch: TypeAlias = tuple[int, list[Any]]
+#: What consecutive lines gave: the number of the first line (from 1), then one entry a line.
+Batch: TypeAlias = tuple[int, list[Event | Rejected]]
 
-#: Makes of lines what `parse_lines` would, or what else their reader takes for it.
-Parse: TypeAlias = Callable[[list[bytes]], list[Any]]
-
-#: Lines that are parsed at a time; a line of a collector may hold a hundred thousand of ours.
+#: Lines that are decoded at a time; a line of a collector may hold a hundred thousand of ours.
 _LINES = 1000
 
 
@@ -39,20 +36,23 @@ def _ignore(_: int) -> None:
 
 def read(
     source: Source,
+    decoder: Decoder,
     *,
     writing: bool = False,
     seen: Callable[[int], None] = _ignore,
-    parse: Parse | None = None,
+    numbered: bool = False,
 ) -> Iterator[Batch]:
-    """The records of a source.
+    """The events of a source.
 
     A segment holds our lines as they are; any other file, and standard input, may hold
-    envelopes. ``writing``: the segment's writer lives, and an unterminated last line waits for
-    its end; otherwise it is taken when it is whole, else rejected as torn. ``seen`` is told how
-    many bytes were read, as they lie in the file. ``parse`` is for who needs no numbers of lines:
-    many lines are given at a time then, whatever stands between them.
+    envelopes.
 
-    Raises `Unreadable` at the start, or after all that could be read.
+    :param writing: the segment's writer lives, and an unterminated last line waits for its end;
+        otherwise it is decoded when it is whole, else rejected as torn.
+    :param seen: told how many bytes were read, as they lie in the file.
+    :param numbered: the numbers of lines are needed. Without them many lines are given at a time,
+        and the number of a batch is that of a line near it.
+    :raises Unreadable: at the start, or after all that could be read.
     """
     trouble: Unreadable | None = None
     envelopes = None if source.segment else Unwrapper()
@@ -76,20 +76,18 @@ def read(
             newlines = piece.count(b"\n") if splitter.too_long else len(lines)
             first = number + newlines - len(lines)
             number += newlines
-            if lines and parse is not None:
-                for values in _unnumbered(lines, envelopes, parse):
-                    yield first, values
+            if lines and numbered:
+                yield from _numbered(first, lines, envelopes, decoder)
             elif lines:
-                yield from _batches(first, lines, envelopes)
+                for events in _unnumbered(lines, envelopes, decoder):
+                    yield first, events
     if not writing:
         tail = splitter.rest()
         if tail:
-            for record in _records(tail, envelopes):
-                yield number, [_ended(record)]
-        for opened in envelopes.rest() if envelopes else ():
-            given = opened if isinstance(opened, Rejected) else parse_line(opened)
-            if given is not None:
-                yield number, [_ended(given)]
+            for event in _decoded(envelopes.open(tail) if envelopes else [tail], decoder):
+                yield number, [_ended(event)]
+        for event in _decoded(envelopes.rest() if envelopes else [], decoder):
+            yield number, [_ended(event)]
     if trouble is not None:
         raise trouble
 
@@ -101,8 +99,8 @@ def _pieces(block: bytes) -> Iterator[bytes]:
 
 
 def _unnumbered(
-    lines: list[bytes], envelopes: Unwrapper | None, parse: Parse
-) -> Iterator[list[Any]]:
+    lines: list[bytes], envelopes: Unwrapper | None, decoder: Decoder
+) -> Iterator[list[Event | Rejected]]:
     """What lines give, many at a time, whichever of them hold nothing or several."""
     if envelopes is not None:
         opened = list(chain.from_iterable(map(envelopes.open, lines)))
@@ -110,46 +108,38 @@ def _unnumbered(
         if len(lines) < len(opened):
             yield [line for line in opened if isinstance(line, Rejected)]
     for at in range(0, len(lines), _LINES):
-        yield parse(lines[at : at + _LINES])
+        yield decoder.decode(lines[at : at + _LINES])
 
 
-def _batches(first: int, lines: list[bytes], envelopes: Unwrapper | None) -> Iterator[Batch]:
-    if envelopes is None:
-        plain = lines
-    else:
-        opened = [envelopes.open(line) for line in lines]
-        plain = [each[0] for each in opened if len(each) == 1 and isinstance(each[0], bytes)]
-        if len(plain) < len(lines):
-            for number, each in enumerate(opened, first):
-                records = [
-                    line if isinstance(line, Rejected) else parse_line(line) for line in each
-                ]
-                for record in records:
-                    if record is not None:
-                        yield number, [record]
+def _numbered(
+    first: int, lines: list[bytes], envelopes: Unwrapper | None, decoder: Decoder
+) -> Iterator[Batch]:
+    opened: list[list[Opened]] = (
+        [[line] for line in lines] if envelopes is None else list(map(envelopes.open, lines))
+    )
+    plain = [each[0] for each in opened if len(each) == 1 and isinstance(each[0], bytes)]
+    if len(plain) == len(lines):
+        events = decoder.decode(plain)
+        if len(events) == len(lines):
+            yield first, events
             return
-    parsed = parse_lines(plain)
-    if len(parsed) == len(lines):
-        yield first, parsed
-        return
-    for number, line in enumerate(plain, first):  # some are blank
-        record = parse_line(line)
-        if record is not None:
-            yield number, [record]
+    for number, each in enumerate(opened, first):  # some are blank, or hold nothing or several
+        for event in _decoded(each, decoder):
+            yield number, [event]
 
 
-def _records(line: bytes, envelopes: Unwrapper | None) -> Iterator[Record | Rejected]:
-    for opened in envelopes.open(line) if envelopes else [line]:
-        record = opened if isinstance(opened, Rejected) else parse_line(opened)
-        if record is not None:
-            yield record
+def _decoded(opened: list[Opened], decoder: Decoder) -> Iterator[Event | Rejected]:
+    for line in opened:
+        event = line if isinstance(line, Rejected) else decoder.decode_line(line)
+        if event is not None:
+            yield event
 
 
-def _ended(record: Record | Rejected) -> Record | Rejected:
+def _ended(event: Event | Rejected) -> Event | Rejected:
     """What a line that the stream ended in the middle of is counted as."""
-    if isinstance(record, Rejected) and record.reason in NO_OBJECT:
+    if isinstance(event, Rejected) and event.reason in NO_OBJECT:
         return Rejected("torn", REASONS["torn"])
-    return record
+    return event
 
 
 # --------------------------------------------------------------------------------------

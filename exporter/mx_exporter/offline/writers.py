@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..core.parse import parse_line
+import orjson
+
 from ..directory.segments import probe
 from .sources import Found, Source, Unreadable, in_order, open_source, ours_in
 
@@ -96,6 +97,14 @@ def _look(source: Source) -> _Look:
         return _Look(n, path, held=False, lockless=False)
     finally:
         os.close(fd)
-    header = parse_line(head)
-    lockless = isinstance(header, dict) and header.get("locked") is False
+    lockless = _is_lockless(head)
     return _Look(n, path, held=held and not lockless, lockless=lockless)
+
+
+def _is_lockless(head: bytes) -> bool:
+    """Whether a header says that its writer's file system has no locks."""
+    try:
+        header = orjson.loads(head)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(header, dict) and header.get("locked") is False

@@ -17,6 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from mx_log.schema import VERSION
 
 from ..config import Settings
+from ..core.builtin import CATALOG
 from ..core.fold import Fold
 from ..directory.diagnosis import STATES, Place, look_at
 from ..directory.follower import Follower
@@ -40,7 +41,9 @@ class Pipeline:
         self._settings = settings
         self._keeper = keeper
         # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
-        self._follower = Follower(settings.directory.path, Fold(max_series=settings.max_series))
+        self._follower = Follower(
+            settings.directory.path, Fold(CATALOG, max_series=settings.max_series)
+        )
         self._waker = Waker(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
         #: By format: what `_folded` gave at the follower's so many changes.

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from ..config import SOURCE_ID_WARNING, Settings
+from ..core.builtin import CATALOG
 from ..core.state import State
 from ..directory.generations import settled
 from ..errors import MxError, UsageError
@@ -53,11 +54,11 @@ def push(settings: Settings) -> Outcome:
     path = settings.directory.path
     if (objection := settings.directory.objection()) is not None:
         raise MxError(f"nothing was pushed: {path} {objection}")
-    found, bases, outcome = settled(
+    found, snapshots, outcome = settled(
         # Absolute, since "-" is standard input.
-        lambda: fold_logs((os.path.abspath(path),), max_series=settings.max_series, jobs=1)
+        lambda: fold_logs(CATALOG, (os.path.abspath(path),), max_series=settings.max_series, jobs=1)
     )
-    if not found.sources and not bases:
+    if not found.sources and not snapshots:
         raise MxError(f"nothing was pushed: there is no segment in {path}")
     for source, error in outcome.problems:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)

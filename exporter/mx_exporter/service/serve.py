@@ -14,6 +14,7 @@ import signal
 from typing import Any
 
 from ..config import SOURCE_ID_WARNING, Settings
+from ..core.builtin import CATALOG
 from ..directory.maintenance import Keeper
 from ..errors import MxError
 from ..http.app import Endpoint
@@ -46,7 +47,7 @@ def run(settings: Settings, *, patient: bool = False) -> int:
     log_to_stderr()
     if settings.pushgateway is not None:
         logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
-    asyncio.run(_run(settings, Keeper(settings), patient))
+    asyncio.run(_run(settings, Keeper(CATALOG, settings), patient))
     return 0
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
 
+from ...core.catalog import Catalog
 from ...core.fold import Fold
 from ...core.state import Overlap, State
 from ...directory.generations import Marks
@@ -36,6 +37,7 @@ def _ignore(_: int) -> None:
 
 
 def fold_all(
+    catalog: Catalog,
     sources: list[Source],
     writers: Writers,
     *,
@@ -54,17 +56,17 @@ def fold_all(
     :param seen: told the bytes that were read since it was told last.
     :raises StartOver: a source is gone, and its directory has another snapshot.
     """
-    base = State() if base is None else base
+    base = State(catalog) if base is None else base
     cores = len(os.sched_getaffinity(0)) if jobs is None else jobs
     groups = _groups(sources, cores * _GROUPS_EACH)
     if cores > 1 and len(groups) > 1 and max_series is None:
         try:
             return _spread(
-                groups, writers, copy.deepcopy(base), marks, min(cores, len(groups)), seen
+                catalog, groups, writers, copy.deepcopy(base), marks, min(cores, len(groups)), seen
             )
         except Overlap:
             pass  # the files do not hold the writers that their names say
-    return fold_sources(sources, writers, base, marks, max_series, seen)
+    return fold_sources(catalog, sources, writers, base, marks, max_series, seen)
 
 
 def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
@@ -92,6 +94,7 @@ def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
 
 
 def _spread(
+    catalog: Catalog,
     groups: list[list[Source]],
     writers: Writers,
     base: State,
@@ -102,13 +105,13 @@ def _spread(
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     others = set(multiprocessing.active_children())
-    parts = [base.split_off({source.proc for source in group}) for group in groups]
-    settle(Fold(base), writers)
+    parts = [base.split_off(catalog, {source.proc for source in group}) for group in groups]
+    settle(Fold(catalog, base), writers)
     whole = Outcome(base)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_mind_parent) as pool:
         try:
             pending = {
-                pool.submit(fold_sources, group, writers, part, marks): group
+                pool.submit(fold_sources, catalog, group, writers, part, marks): group
                 for group, part in zip(groups, parts, strict=True)
             }
             for done in as_completed(pending):

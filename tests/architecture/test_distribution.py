@@ -1,0 +1,184 @@
+"""The distribution: what is in it, what it needs, and which way its halves depend."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from mx_log.schema import VERSION
+from tests import support
+from tests.support import serving
+
+EMITTER = support.ROOT / "emitter" / "mx_emitter"
+LOG = support.ROOT / "emitter" / "mx_log"
+ACTIVATE = support.ROOT / "emitter" / "mx_activate"
+EXPORTER = support.ROOT / "exporter" / "mx_exporter"
+
+
+def sources(package: Path) -> set[str]:
+    return {
+        str(path.relative_to(package.parent))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+# --------------------------------------------------------------------------------------
+# Which way they depend
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules that a source file imports, wherever in it, with what is taken from them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            assert node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", sorted(EMITTER.rglob("*.py")), ids=lambda path: path.name)
+def test_the_emitter_knows_no_exporter(path: Path) -> None:
+    assert not [name for name in imports(path) if name.split(".")[0] == "mx_exporter"]
+
+
+@pytest.mark.parametrize("path", sorted(ACTIVATE.rglob("*.py")), ids=lambda path: path.name)
+def test_activation_imports_the_standard_library_alone(path: Path) -> None:
+    """Engines import it in each of their processes: the standard library, until it has to act."""
+    ours = [name for name in imports(path) if name.split(".")[0] in ("mx_emitter", "mx_exporter")]
+    assert not ours
+    foreign = {name.split(".")[0] for name in imports(path)} - sys.stdlib_module_names
+    assert foreign <= {"mx_activate"}
+
+
+@pytest.mark.parametrize("path", sorted(EXPORTER.rglob("*.py")), ids=lambda path: path.name)
+def test_the_exporter_knows_no_emitter(path: Path) -> None:
+    assert not [name for name in imports(path) if name.split(".")[0] == "mx_emitter"]
+
+
+# --------------------------------------------------------------------------------------
+# What is in it
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+        info = f"mx_metrics-{VERSION}.dist-info/"
+        metadata = Parser().parsestr(archive.read(f"{info}METADATA").decode())
+        assert f"{info}licenses/LICENSE" in names
+    ours = sources(LOG) | sources(EMITTER) | sources(ACTIVATE) | sources(EXPORTER)
+    assert {n for n in names if not n.startswith(info)} == ours
+    assert {
+        f"{name}/py.typed" for name in ("mx_log", "mx_emitter", "mx_activate", "mx_exporter")
+    } <= names
+    assert "mx_activate/site/sitecustomize.py" in names
+
+    requires = metadata.get_all("Requires-Dist", [])
+    base = {entry.split(">")[0] for entry in requires if "extra ==" not in entry}
+    assert base == {"structlog", "orjson"}
+    assert metadata["Name"] == "mx-metrics"
+    assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def test_the_sdist_holds_the_whole_project(spawn: support.Spawner, tmp_path: Path) -> None:
+    build = spawn(
+        sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=support.ROOT
+    )
+    assert build.result() == 0, build.error_output
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "Makefile",
+        "emitter/mx_log/schema.py",
+        "exporter/mx_exporter/core/catalog.py",
+        "tests/support/__init__.py",
+        "docs/generate.py",
+        "deploy/kubernetes/components/sidecar/parts.yaml",
+    ):
+        assert name in names
+    assert not [name for name in names if name.startswith(".venv") or "__pycache__" in name]
+
+
+# --------------------------------------------------------------------------------------
+# Installed bare
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_without_the_extra_the_command_says_how_to_get_it(
+    how: str, bare_venv: Path, spawn: support.Spawner
+) -> None:
+    script = bare_venv.with_name("mx-metrics")
+    command = [script] if how == "script" else [bare_venv, "-m", "mx_exporter"]
+    process = spawn(*command, "serve")
+    assert process.result() == 2
+    assert process.output == ""
+    (line,) = process.error_output.splitlines()
+    assert "pip install 'mx-metrics[exporter]'" in line
+
+
+def test_the_version_is_one(bare_venv: Path, spawn: support.Spawner) -> None:
+    code = (
+        "import mx_emitter, importlib.metadata as m; "
+        "print(mx_emitter.__version__, m.version('mx-metrics'))"
+    )
+    process = spawn(bare_venv, "-c", code)
+    assert process.result() == 0, process.error_output
+    assert process.output.split() == [VERSION, VERSION]
+
+
+# --------------------------------------------------------------------------------------
+# On the oldest Python
+
+
+def oldest_python() -> str:
+    """An interpreter of the oldest release that is supported, if the machine has one."""
+    if sys.version_info[:2] == (3, 10):
+        return sys.executable
+    found = [shutil.which("python3.10"), *Path.home().glob(".pyenv/versions/3.10.*/bin/python3.10")]
+    for path in filter(None, found):
+        # A version manager's shim is on the path even when it leads nowhere.
+        if "shims" not in str(path):
+            return str(path)
+    return str(support.leave_out("needs a Python 3.10"))
+
+
+@pytest.mark.long
+def test_the_whole_path_on_python_3_10(wheel: Path, spawn: support.Spawner, tmp_path: Path) -> None:
+    """A rank logs, the exporter serves, a replay agrees; with the libraries that 3.10 gets."""
+    home = tmp_path / "venv"
+    assert spawn(oldest_python(), "-m", "venv", home).result() == 0
+    python = home / "bin" / "python"
+    install = spawn(
+        python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"{wheel}[exporter]"
+    )
+    assert install.result(300) == 0, install.error_output
+
+    port = support.free_port()
+    environment = {"MX_METRICS_DIR": str(tmp_path / "log"), "MX_METRICS_ENABLED": "1"}
+    rank = spawn(
+        python, support.ROOT / "tests/demo/rank.py", "artifacts", "--speed", "600", env=environment
+    )
+    assert rank.result() == 0, rank.error_output
+    exporter = spawn(
+        python, "-m", "mx_exporter", "serve", "--listen", f"127.0.0.1:{port}", env=environment
+    )
+    served = serving.Exporter(exporter, "127.0.0.1", port)
+    page = support.wait_until(served.page).splitlines()
+    replay = spawn(python, "-m", "mx_exporter", "replay", env=environment)
+    assert replay.result() == 0, replay.error_output
+    replayed = replay.output.splitlines()
+    assert any(line.startswith("mx_artifact_install_bytes_total{") for line in replayed)
+    assert [line for line in page if line in set(replayed)] == replayed
+    assert exporter.poll() is None

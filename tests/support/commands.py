@@ -1,0 +1,39 @@
+"""The commands that read logs, run in this process. Fixtures of `tests/unit/mx_exporter`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from mx_exporter.cli import check, replay
+
+Run: TypeAlias = Callable[..., tuple[int, bytes, str]]
+Checked: TypeAlias = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Run a replay: its exit code, standard output and standard error."""
+
+    def run(*logs: Path | str, **options: Any) -> tuple[int, bytes, str]:
+        code = replay.run(tuple(map(str, logs)), **options)
+        out, err = capfdbinary.readouterr()
+        return code, out, err.decode()
+
+    return run
+
+
+@pytest.fixture
+def checked(capfdbinary: pytest.CaptureFixture[bytes]) -> Checked:
+    """Run a check, which says nothing on standard error: its exit code, and its report's lines."""
+
+    def run(*logs: Path | str, **options: Any) -> tuple[int, list[str]]:
+        code = check.run(tuple(map(str, logs)), **options)
+        out, err = capfdbinary.readouterr()
+        assert err == b""
+        return code, out.decode().splitlines()
+
+    return run

@@ -1,0 +1,378 @@
+"""Segments, rotation, the limit, and what was dropped."""
+
+# ruff: noqa: ARG001 - a fixture is asked for by naming it
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mx_emitter import __version__, enable_metrics, get_logger, metrics
+from mx_emitter.log.sink import sink
+from mx_log.schema import EVENTS, MAX_LINE_BYTES
+from tests import support
+from tests.support.emitting import Log, Program
+
+
+def _granted(path: Path) -> bool:
+    """Whether another process would be granted the probing lock: its writer is gone."""
+    with open(path, "rb") as segment:
+        try:
+            fcntl.flock(segment, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def test_the_header_says_who_writes(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MX_METRICS_SCHEME", " tp8 ü %b,%d%")
+    for name in ("POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"):
+        monkeypatch.setenv(name, name.lower())
+    assert enable_metrics() is True
+    assert enable_metrics(rank=5) is True
+    (header,) = log.lines()
+    assert {key: header[key] for key in header if key not in ("timestamp", "proc")} == {
+        "event": "process_started",
+        "level": "info",
+        "seq": 0,
+        "rank": None,
+        "scheme": " tp8 ü %b,%d%",
+        "segment": 0,
+        "format": 1,
+        "component": "client",
+        "version": "unknown",
+        "emitter_version": __version__,
+        "pid": os.getpid(),
+        "hostname": os.uname().nodename,
+        "pod_name": "pod_name",
+        "pod_uid": "pod_uid",
+        "pod_namespace": "pod_namespace",
+        "node_name": "node_name",
+    }
+    metrics.record_nixl_receive("empty")
+    assert log.events()[0]["rank"] == 5
+
+
+def test_timestamps_are_of_the_present(log: Log) -> None:
+    before = time.time_ns() // 1000
+    metrics.record_nixl_receive("empty")
+    after = time.time_ns() // 1000
+    stamp = log.events()[0]["timestamp"]
+    whole = time.mktime(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")) - time.timezone
+    assert before <= int(whole) * 10**6 + int(stamp[20:26]) <= after
+
+
+def test_segments_are_for_everybody_to_read_and_held_while_written(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_SEGMENT_BYTES", "2000")
+    before = os.umask(0o077)
+    try:
+        while len(log.segments()) < 3:
+            metrics.record_attempt("random", "success")
+    finally:
+        os.umask(before)
+    *finished, newest = log.segments()
+    assert [_granted(path) for path in finished] == [True, True]
+    assert not _granted(newest)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in log.segments()} == {0o644}
+    assert stat.S_IMODE(log.directory.stat().st_mode) == 0o755
+    assert all(path.stat().st_size <= 2000 for path in log.segments())
+    assert sorted(os.listdir(log.directory)) == sorted(path.name for path in log.segments())
+
+
+def test_segments_are_open_for_appending_alone(program: Program) -> None:
+    """Somebody who truncates one must not make its writer leave a hole."""
+    process = program.run(
+        """
+import fcntl, os
+from mx_emitter import metrics
+flags = {}
+for n in range(40):
+    metrics.record_attempt("random", n)
+    for fd in os.listdir("/proc/self/fd"):
+        try: name = os.path.basename(os.readlink("/proc/self/fd/" + fd))
+        except OSError: continue
+        if name.startswith("events-"): flags[name] = fcntl.fcntl(int(fd), fcntl.F_GETFL)
+for name in sorted(flags): print(flags[name])
+""",
+        MX_METRICS_SEGMENT_BYTES="2000",
+    )
+    flags = [int(line) for line in process.output.split()]
+    assert len(flags) == len(program.log.segments()) > 2
+    assert {each & os.O_APPEND for each in flags} == {os.O_APPEND}
+    assert {each & os.O_ACCMODE for each in flags} == {os.O_WRONLY}
+
+
+def test_each_segment_starts_with_a_header_and_nothing_is_lost_between(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_SEGMENT_BYTES", "1500")
+    for n in range(40):
+        metrics.record_attempt("random", n)
+    assert [event["result"] for event in log.events()] == [str(n) for n in range(40)]
+    headers = [line for line in log.lines() if line["event"] not in log.names()]
+    assert [header["segment"] for header in headers] == list(range(len(log.segments())))
+    assert [header["event"] for header in headers] == [
+        "process_started",
+        *["segment_continued"] * (len(headers) - 1),
+    ]
+    assert [line["seq"] for line in log.lines()] == list(range(len(log.lines())))
+
+
+def test_a_line_longer_than_a_segment_has_one_of_its_own(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_SEGMENT_BYTES", "1000")
+    for _ in range(3):
+        metrics.record_attempt("random", "x" * 5000)
+    assert len(log.events()) == 3
+    assert len(log.segments()) == 3
+    log.check_books()
+
+
+def test_a_line_over_the_limit_of_lines_is_counted_not_written(log: Log) -> None:
+    metrics.record_attempt("random", "")
+    room = MAX_LINE_BYTES - len(log.segments()[0].read_bytes().splitlines(keepends=True)[1])
+    metrics.record_attempt("random", "x" * (room - 1))
+    metrics.record_attempt("random", "x" * (room + 1))
+    metrics.record_attempt("random", "x" * (room + 10**6))
+    assert log.names() == ["source_attempted"] * 2 + ["events_dropped"] * 2
+    assert log.dropped() == {"too_long": 2}
+    log.check_books()
+
+
+def test_an_event_without_fields(log: Log) -> None:
+    get_logger().info("bare")
+    with metrics.time_load("vllm", "m", "main"):
+        get_logger().error("bare")
+    get_logger().info("%b")
+    assert log.own_fields("bare", "%b") == [{"event": "bare"}] * 2 + [{"event": "%b"}]
+    bare = log.events("bare", "%b")
+    assert [event["level"] for event in bare] == ["info", "error", "info"]
+    assert ["load_id" in event for event in bare] == [False, True, False]
+
+
+def test_keys_stand_in_one_order(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MX_METRICS_SCHEME", '"info",%b%b')
+    enable_metrics(rank=3)
+    with metrics.time_load("vllm", "m", "main"):
+        metrics.record_attempt("random", '"info" 100 %d')
+        get_logger().warning("own", own=1)
+    first = ["event", "timestamp", "level", "proc", "seq", "rank", "scheme"]
+    attempt, own = log.events("source_attempted", "own")
+    assert list(attempt) == [*first, "policy", "result", "load_id"]
+    assert list(own) == [*first, "own", "load_id"]
+    assert [attempt["level"], own["level"]] == ["info", "warning"]
+    assert attempt["result"] == '"info" 100 %d'
+    assert {line["scheme"] for line in log.lines()} == {'"info",%b%b'}
+    assert {line["rank"] for line in log.lines()} == {3}
+
+
+def test_another_rank_is_on_the_next_line(log: Log) -> None:
+    for rank in range(50):
+        enable_metrics(rank=rank)
+        metrics.record_nixl_receive("empty")
+    assert [event["rank"] for event in log.events()] == list(range(50))
+    assert [line["timestamp"] for line in log.lines()] == sorted(
+        line["timestamp"] for line in log.lines()
+    )
+
+
+# --------------------------------------------------------------------------------------
+# The limit
+
+
+def _fill(directory: Path, size: int) -> Path:
+    directory.mkdir(exist_ok=True)
+    path = directory / "events-aaaaaaaaaaaa-0.jsonl"
+    with open(path, "wb") as ballast:
+        ballast.truncate(size)
+    return path
+
+
+def test_a_full_directory_gets_no_new_writer(log: Log, caplog: Any) -> None:
+    ballast = _fill(log.directory, 32 << 20)
+    assert enable_metrics() is True
+    for _ in range(7):
+        metrics.record_nixl_receive("empty")
+    assert os.listdir(log.directory) == [ballast.name]
+    assert len(caplog.messages) == 1
+
+    ballast.unlink()
+    recorded = 7
+
+    def logged() -> bool:
+        nonlocal recorded
+        metrics.record_nixl_receive("empty")
+        recorded += 1
+        return bool(log.segments())
+
+    support.wait_until(logged)
+    assert len(log.events("nixl_received")) + log.dropped()["limit"] == recorded
+    assert len(log.events("nixl_received")) == 1
+    log.check_books()
+
+
+def test_at_the_limit_the_full_segment_is_let_go_and_drops_are_counted(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_MAX_BYTES", "16000")
+    recorded = 0
+
+    def record() -> None:
+        nonlocal recorded
+        metrics.record_attempt("random", recorded)
+        recorded += 1
+
+    while len(log.events()) == recorded:
+        record()
+    for _ in range(100):
+        record()
+    *finished, newest = log.segments()
+    assert all(map(_granted, finished))
+    assert not _granted(newest)
+    assert len(newest.read_bytes().splitlines()) == 1
+    assert 16000 <= sum(path.stat().st_size for path in log.segments()) <= 16000 + 2000 + 600
+
+    kept = len(log.events("source_attempted"))
+    seen = log.lines()
+    for path in finished:
+        path.unlink()
+
+    def logged() -> bool:
+        record()
+        return len(log.segments()[-1].read_bytes().splitlines()) > 1
+
+    support.wait_until(logged)
+    assert log.segments()[0] == newest
+    assert kept + len(log.events("source_attempted")) + log.dropped()["limit"] == recorded
+    used = [line["seq"] for line in [*seen, *log.lines()[1:]]]  # the newest's header is in both
+    assert used == list(range(len(used)))
+
+
+def test_a_full_directory_is_looked_at_at_most_once_a_second(program: Program) -> None:
+    process = program.run(
+        """
+import os, time
+now, looks, scandir = 1000.0, 0, os.scandir
+def look(place):
+    global looks
+    looks += 1
+    return scandir(place)
+time.monotonic = lambda: now
+os.scandir = look
+from mx_emitter import metrics
+def looks_for(events):
+    global looks
+    looks = 0
+    for n in range(events): metrics.record_attempt("random", n)
+    return looks
+looks_for(200)
+seen = [looks_for(200)]
+for step in (0.5, 0.4375, 0.0625, 0.9375, 0.0625, 30):
+    now += step
+    seen.append(looks_for(200))
+print(*seen)
+""",
+        MX_METRICS_MAX_BYTES="8000",
+    )
+    # None within the second, one at its end, and so on.
+    assert process.output.split() == ["0", "0", "0", "1", "0", "1", "1"]
+
+
+def test_files_of_others_do_not_count_and_stay(log: Log) -> None:
+    log.directory.mkdir()
+    others = ["counter_7.db", "event-0.jsonl", "notes"]
+    for name in others:
+        with open(log.directory / name, "wb") as file:
+            file.truncate(64 << 20)
+    metrics.record_nixl_receive("empty")
+    assert log.names() == ["nixl_received"]
+    assert {path.name for path in log.directory.iterdir()} >= set(others)
+
+
+# --------------------------------------------------------------------------------------
+# Torn lines and failing writes: the operating system's answer is replaced for these only, since
+# no real one tears a line at a chosen byte. test_surroundings fills a real file system.
+
+
+class Disk:
+    """Answers for ``os.write``: how many bytes go through before the disk is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room: int | None = None
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self)
+
+    def __call__(self, fd: int, data: bytes) -> int:
+        if self.room is None:
+            return self._write(fd, data)
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(fd, data[: self.room])
+        self.room -= written
+        return written
+
+
+@pytest.fixture
+def disk(log: Log, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    metrics.record_attempt("random", "first")
+    return Disk(monkeypatch)
+
+
+@pytest.mark.parametrize("room", [0, 1, 30, 150])
+def test_a_torn_line_is_ended_and_its_number_used_again(room: int, log: Log, disk: Disk) -> None:
+    disk.room = room
+    for _ in range(5):
+        metrics.record_attempt("random", "lost")
+    disk.room = None
+    metrics.record_attempt("random", "good")
+    metrics.record_attempt("random", "better")
+
+    text = log.segments()[0].read_bytes()
+    whole = [line for line in text.split(b"\n") if line.endswith(b"}")]
+    (log.directory / "whole").mkdir()
+    (log.directory / "whole" / log.segments()[0].name).write_bytes(b"\n".join(whole) + b"\n")
+    read = Log(log.directory / "whole")
+    assert [event.get("result") for event in read.events()] == ["first", "good", None, "better"]
+    assert read.dropped() == {"no_space": 5}
+    assert [line["seq"] for line in read.lines()] == list(range(5))
+    assert text.count(b"\n\n") <= 1
+
+
+def test_another_failure_of_a_write_is_counted_and_a_new_segment_tried(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics.record_attempt("random", "first")
+    write, bad = os.write, sink.stream._fd  # type: ignore[union-attr]
+
+    def failing(fd: int, data: bytes) -> int:
+        if fd == bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", failing)
+    recorded = 0
+
+    def recovered() -> bool:
+        nonlocal recorded
+        metrics.record_attempt("random", "later")
+        recorded += 1
+        return len(log.segments()) == 2
+
+    support.wait_until(recovered)
+    assert len(log.events("source_attempted")) - 1 + log.dropped()["io_error"] == recorded
+    log.check_books()
+
+
+def test_every_reason_is_in_the_schema() -> None:
+    names = {field.name for field in EVENTS["events_dropped"].fields}
+    assert names == {"reason", "count"}

@@ -1,0 +1,436 @@
+"""Lines to events: types, reasons, and blocks that equal single lines.
+
+The decoder is held to a reference of its own: `orjson` and the schema, key by key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+
+import msgspec
+import orjson
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.decode import REASONS, Candidate, Event, Rejected, Unknown, name_of
+from mx_log.schema import EVENTS, TIMESTAMP
+from tests.support import Lines
+
+decode, decode_line = CATALOG.decoder.decode, CATALOG.decoder.decode_line
+
+
+def good(**changed):
+    record = Lines().record("source_attempted", policy="random", result="success")
+    return {**record, **changed}
+
+
+def line(record) -> bytes:
+    return json.dumps(record).encode()
+
+
+def fields(event) -> dict:
+    """What an event says, as the line has it."""
+    assert isinstance(event, Event), event
+    found = msgspec.to_builtins(event)
+    return {"event": name_of(event), **found}
+
+
+def test_a_good_line_is_its_event():
+    assert fields(decode_line(line(good()))) == good(load_id=None)
+
+
+@pytest.mark.parametrize("blank", [b"", b"  ", b"\r", b"\0\0\0", b"\xef\xbb\xbf", b"\t\r"])
+def test_a_blank_line_is_nothing(blank):
+    assert decode_line(blank) is None
+    assert decode([blank]) == []
+
+
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        b"\0" * 4096 + line(good()),
+        b"\xef\xbb\xbf" + line(good()),
+        line(good()) + b"\r",
+        b"\0\xef\xbb\xbf " + line(good()) + b" \r",
+    ],
+    ids=["zero bytes", "byte order mark", "carriage return", "all of them"],
+)
+def test_a_good_line_in_padding_is_recovered(dressed):
+    event = decode_line(line(good()))
+    assert decode_line(dressed) == event
+    assert decode([line(good()), dressed]) == [event, event]
+
+
+def test_a_line_of_byte_order_marks():
+    marks = b"\xef\xbb\xbf" * 100_000
+    assert decode_line(marks) is None
+    assert decode_line(marks + line(good())) == decode_line(line(good()))
+    assert decode_line(marks + b"x").reason == "not_json"
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"{", "not_json"),
+        (b"nope", "not_json"),
+        (b'{"event":"x"}{"event":"y"}', "not_json"),
+        (line(good()) + b"," + line(good()), "not_json"),
+        (b"\xff\xfe", "not_json"),
+        (b'{"a":"\\ud800"}', "not_json"),
+        (b'{"a":NaN}', "not_json"),
+        (b'{"a":1e400}', "not_json"),
+        (b"[" * 2000, "not_json"),
+        (b"[]", "not_object"),
+        (b"3", "not_object"),
+        (b"null", "not_object"),
+        (b'"text"', "not_object"),
+        (b"{}", "wrong_type"),
+        (line(good(event=3)), "wrong_type"),
+        (line(good(seq=-1)), "wrong_type"),
+        (line(good(seq=True)), "wrong_type"),
+        (line(good(seq=1.0)), "wrong_type"),
+        (line(good(seq="1")), "wrong_type"),
+        (line(good(proc=None)), "wrong_type"),
+        (line(good(proc="")), "wrong_type"),
+        (line(good(rank="0")), "wrong_type"),
+        (line(good(rank=True)), "wrong_type"),
+        (line(good(scheme=None)), "wrong_type"),
+        (line(good(policy=None)), "wrong_type"),
+        (line(good(policy=["random"])), "wrong_type"),
+        (line(good(load_id=7)), "wrong_type"),
+        (line(good(timestamp="2026-01-01T00:00:00Z")), "wrong_type"),
+        (line(good(timestamp="2026-01-01T00:00:00.000000+00:00")), "wrong_type"),
+        (line(good(timestamp="2026-13-01T00:00:00.000000Z")), "wrong_type"),
+        (line(good(timestamp="0000-01-01T00:00:00.000000Z")), "wrong_type"),
+        (line({k: v for k, v in good().items() if k != "result"}), "wrong_type"),
+        (line(Lines().record("candidate_loads_seen", loads={})), "wrong_type"),
+        (line(Lines().record("candidate_loads_seen", loads=[1])), "wrong_type"),
+        (line(Lines().record("candidate_loads_seen", loads=[{"load": 1}])), "wrong_type"),
+    ],
+)
+def test_what_gives_no_event(bad, reason):
+    rejected = decode_line(bad)
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason == reason
+    assert reason in REASONS
+    assert decode([line(good()), bad, line(good())])[1].reason == reason
+
+
+def test_the_reason_names_field_value_and_what_was_expected():
+    rejected = decode_line(line(good(policy=3)))
+    assert rejected.detail == '"policy" of source_attempted is an integer (3); expected text'
+
+
+def test_unknown_events_and_fields_pass():
+    unknown = decode_line(line(good(event="of_the_future", policy=3, shape={"of": ["things"]})))
+    assert isinstance(unknown, Unknown)
+    assert (name_of(unknown), unknown.proc, unknown.seq) == ("of_the_future", "aaaaaaaaaaaa", 0)
+    assert decode_line(line(good(of_the_future=[1, {"a": None}]))) == decode_line(line(good()))
+
+
+def test_what_unknown_fields_hold_is_passed_over():
+    """It is not decoded: what could not be in a field that is known may be there."""
+    bare = line(good())[:-1]
+    for value in (b"1e400", b'"\xff"', b"123456789012345678901234567890", b"[[[{}]]]"):
+        assert decode_line(bare + b',"more":' + value + b"}") == decode_line(line(good())), value
+    for value in (b"NaN", b'"\\ud800"', b"01", b'"\x01"', b"", b"[" * 5000 + b"]" * 5000):
+        assert decode_line(bare + b',"more":' + value + b"}").reason == "not_json", value
+
+
+@pytest.mark.parametrize(
+    ("twice", "kept"),
+    [
+        (b'"policy":"a","policy":"b"', "b"),
+        (b'"policy":3,"policy":"b"', None),
+        (b'"policy":"a","policy":3', None),
+        (b'"policy":"a","event":"sources_listed"', None),
+    ],
+)
+def test_a_key_that_comes_twice_must_be_good_twice(twice, kept):
+    """The last one counts. An event that is named in two ways is none."""
+    found = decode_line(line(good()).replace(b'"policy": "random"', twice))
+    if kept is None:
+        assert found.reason == "wrong_type"
+    else:
+        assert found.policy == kept
+
+
+@pytest.mark.parametrize("name", list(EVENTS))
+def test_what_may_be_missing_may_be_missing(name):
+    """A line with just the required fields of its event is good."""
+    values = {"text": "x", "text or null": None, "integer": 1, "list of candidates": []}
+    fields = {f.name: values[f.kind] for f in EVENTS[name].fields if f.required}
+    assert name_of(decode_line(line(Lines().record(name, **fields)))) == name
+
+
+# Lines that look like events only when they stand beside others.
+whole = st.sampled_from([line(good(seq=seq)) for seq in range(3)])
+halves = st.sampled_from(
+    [
+        line(good()) + b"," + line(good()),
+        b'{"event":"a","list":[{"x":1}',
+        b'{"y":1}]}',
+        b'{"event":"a","list":[[{"x":1}',
+        b'{"y":1}]]}',
+        b'{"event":"a',
+        b'b","timestamp":1}',
+        b'{"a":1}],[{"b":2}',
+        b"],[",
+        b"1],[1",
+        b"{},0,{}",
+        b",",
+        b"",
+        b"\0" + line(good()),
+        b"{}",
+        b'"',
+        b"[" * 250 + b"]" * 250,
+        b"[" * 254 + b"]" * 254,
+        b'{"a":' * 250 + b"1" + b"}" * 250,
+    ]
+)
+
+
+def shown(event) -> object:
+    """What an event holds, with 1, 1.0 and true told apart, and 0.0 and -0.0."""
+    if isinstance(event, Rejected):
+        return event.reason
+    return type(event), repr(msgspec.structs.asdict(event))
+
+
+def one_by_one(lines):
+    return [event for event in map(decode_line, lines) if event is not None]
+
+
+@given(st.lists(st.one_of(whole, halves, st.binary(max_size=12)), max_size=12))
+def test_a_block_gives_what_its_lines_give(lines):
+    lines = [text.replace(b"\n", b"") for text in lines]
+    assert list(map(shown, decode(lines))) == list(map(shown, one_by_one(lines)))
+
+
+def test_lines_that_only_fit_together_are_each_bad():
+    """One line of two objects and two lines of one object: the number of objects is right."""
+    lines = [line(good(seq=1)) + b"," + line(good(seq=2)), b'{"a":[{"b":1}', b'{"c":1}]}']
+    assert [type(event) for event in decode(lines)] == [Rejected] * 3
+
+
+STAMPS = ["2026-01-01T12:00:00.000000Z", "2026-12-31T23:59:59.999999Z"]
+NO_STAMPS = [
+    "2026-01-01T12:00:60.000000Z", "2026-01-01T12:60:00.000000Z", "2026-01-01T24:00:00.000000Z",
+    "2026-13-01T12:00:00.000000Z", "2026-00-01T12:00:00.000000Z", "2026-01-32T12:00:00.000000Z",
+    "0000-01-01T12:00:00.000000Z", "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.000000z",
+    "2026-01-01 12:00:00.000000Z", "2026-01-01T12:00:00.00000Z\\n",
+    "\u0662026-01-01T12:00:00.000000Z",
+    "2026-01-01T12:00:00.000000Z\\n2026-01-01T12:00:00.000000Z", "", "Z",
+]  # fmt: skip
+NUMBERS = [
+    "0", "-0", "1", "1.0", "-0.0", "0.1", "1e5", "1E+5", "1e-400", "5e-324", "1e400", "-1e400",
+    "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809",
+    "18446744073709551615", "18446744073709551616", "123456789012345678901234567890",
+    "9007199254740993.0", "2.2250738585072011e-308", "1.7976931348623157e308",
+    "0.1234567890123456789012345678901234567890", "01", "1.", ".5", "+1", "1_0", "0x1", "1e", "NaN",
+    "Infinity", "-Infinity", "true", "false", "null", '"1"', '"nan"', "[]", "{}", "",
+]  # fmt: skip
+TEXTS = [
+    '"x"', '""', '"\\u0061"', '"\\ud83d\\ude00"', '"\\ud800"', '"\\udc00x"', '"\x01"', '"\x7f"',
+    '"\\q"', '"\\u00"',
+    '"é\U0001f600"', '"a\\nb"', '"\\u0000"', '"x', "'x'", "null", "1", "true", "[]",
+]  # fmt: skip
+
+CANDIDATES = [
+    '"source_worker_id":"w"',
+    '"load":1',
+    '"load":null',
+    '"load":1e400',
+    '"more":"\\ud800"',
+]
+ANYTHING = ["true", "false", "null", "0", '"x"', "[1e400]", '["\\ud800"]', "[[1]]"]
+ODD = {
+    "timestamp": [f'"{each}"' for each in NO_STAMPS] + ["null", "1"],
+    "seq": NUMBERS,
+    "rank": NUMBERS,
+    "text": TEXTS,
+    "text or null": TEXTS,
+    "integer": NUMBERS,
+    "number": NUMBERS,
+    "any": ANYTHING,
+    "list of candidates": [
+        f"[{{{','.join(parts)}}}]"
+        for count in range(4)
+        for parts in itertools.product(CANDIDATES, repeat=count)
+    ],
+}
+GOOD = {
+    "text": '"chain"',
+    "text or null": "null",
+    "integer": "3",
+    "number": "0.5",
+    "any": "false",
+    "list of candidates": '[{"source_worker_id":"w","load":0.5},{"source_worker_id":"v"}]',
+}
+EVERY = {
+    "timestamp": f'"{STAMPS[1]}"',
+    "level": '"info"',
+    "proc": '"aaaaaaaaaaaa"',
+    "seq": "7",
+    "rank": "0",
+    "scheme": '"s"',
+    "load_id": '"l"',
+}
+
+
+@st.composite
+def raw_lines(draw):
+    """Good lines of which two values may be odd, and a key missing, out of order, twice there or
+    unknown: what two parsers may take differently."""
+    event = draw(st.sampled_from(list(EVENTS.values())))
+    kinds = {field.name: field.kind for field in event.fields}
+    parts = EVERY | {name: GOOD[kind] for name, kind in kinds.items()}
+    for key in draw(st.sets(st.sampled_from(list(parts)), max_size=2)):
+        kind = kinds.get(key, key if key in ODD else "text")
+        parts[key] = draw(st.sampled_from(ODD[kind]))
+    parts = {"event": f'"{event.name}"', **parts}
+    pairs = [f'"{key}":{value}' for key, value in parts.items()]
+    change = draw(st.sampled_from(["none"] * 4 + ["order", "less", "twice", "more", "blanks"]))
+    at = draw(st.integers(0, len(pairs) - 1))
+    if change == "order":
+        pairs.insert(0, pairs.pop(at))
+    elif change == "less":
+        del pairs[at]
+    elif change == "twice":
+        key = list(parts)[at]
+        pairs.append(f'"{key}":{draw(st.sampled_from([*TEXTS, *NUMBERS]))}')
+    elif change == "more":
+        pairs.append(
+            f'"{draw(st.sampled_from(["trace_id", "more"]))}":{draw(st.sampled_from(ANYTHING))}'
+        )
+    joint = " , " if change == "blanks" else ","
+    return f"{{{joint.join(pairs)}}}".encode()
+
+
+# --------------------------------------------------------------------------------------
+# The reference: orjson, then the schema key by key
+
+TYPES = {
+    "text": (str,),
+    "text or null": (str, type(None)),
+    "integer": (int,),
+    "list of candidates": (list,),
+}
+
+
+def reference(text: bytes) -> object:
+    """What a line gives by the schema: a reason, or its event's name and fields."""
+    try:
+        record = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return "not_json"
+    if type(record) is not dict:
+        return "not_object"
+    name = record.get("event")
+    if type(name) is not str:
+        return "wrong_type"
+    kinds = {field.name: field for field in EVENTS[name].fields} if name in EVENTS else {}
+    right = (
+        type(record.get("timestamp")) is str
+        and TIMESTAMP.fullmatch(record["timestamp"])
+        and type(record.get("proc")) is str
+        and record["proc"]
+        and type(record.get("seq")) is int
+        and 0 <= record["seq"] < 2**63
+        and type(record.get("scheme")) is str
+        and type(record.get("rank")) in (int, type(None))
+        and type(record.get("level", "")) is str
+        and type(record.get("load_id")) in (str, type(None))
+        and all(
+            (type(record[key]) in TYPES[field.kind] if key in record else not field.required)
+            for key, field in kinds.items()
+            if field.kind in TYPES
+        )
+        and all(
+            type(each) is dict and type(each.get("source_worker_id")) is str
+            for each in record.get("loads", [])
+            if "loads" in kinds
+        )
+    )
+    if not right:
+        return "wrong_type"
+    known = {key: record[key] for key in (*EVERY, *kinds) if key in record}
+    if "loads" in kinds:
+        known["loads"] = [
+            Candidate(each["source_worker_id"], each.get("load")) for each in known["loads"]
+        ]
+    return name, {key: repr(value) for key, value in known.items()}
+
+
+def held(event) -> object:
+    """The same of an event; what was missing in the line is left out."""
+    if isinstance(event, Rejected):
+        return event.reason
+    given = {key: getattr(event, key) for key in event.__struct_fields__ if key != "event"}
+    return name_of(event), {key: repr(value) for key, value in given.items()}
+
+
+#: Where the decoder differs on purpose from a reader of all values: an integer beyond 64 bits
+#: keeps all its digits, or is none where an integer is wanted; what no field of the schema wants
+#: is passed over, also a number that is too large for a float; a key that comes twice must be good
+#: twice.
+DIFFERENT = re.compile(rb"\d{19,}|1e400")
+
+
+OF_CANDIDATES = {b"source_worker_id", b"load", b"more"}
+
+
+@given(raw_lines())
+@settings(max_examples=3_000)
+def test_the_decoder_agrees_with_the_schema(text):
+    keys = [key for key in re.findall(rb'"(\w+)":', text) if key not in OF_CANDIDATES]
+    assume(len(keys) == len(set(keys)) and not DIFFERENT.search(text))
+    expected, found = reference(text), held(decode_line(text))
+    if isinstance(expected, str) or isinstance(found, str):
+        assert found == expected
+        return
+    (name, given), (kept_name, kept) = expected, found
+    assert name == kept_name
+    assert given.items() <= kept.items()
+    missing = {value for key, value in kept.items() if key not in given}
+    assert missing <= {"None", "UNSET", "''"}
+
+
+@given(st.lists(raw_lines(), min_size=1, max_size=3))
+@settings(max_examples=500)
+def test_hostile_lines_side_by_side_give_what_each_gives(lines):
+    assert list(map(shown, decode(lines))) == list(map(shown, one_by_one(lines)))
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "kept"),
+    [
+        ("seconds", "9223372036854775808", 2**63),
+        ("seconds", "123456789012345678901234567890", 123456789012345678901234567890),
+        ("seconds", "1" + "0" * 400, 10**400),
+        ("seq", "9223372036854775808", None),
+        ("rank", "18446744073709551615", None),
+        ("seconds", "1e400", None),
+    ],
+)
+def test_numbers_beyond_64_bits(field, given, kept):
+    record = Lines().record("transfer_finished", policy="p", outcome="ok", seconds="X")
+    text = line({**record, field: "X"}).replace(b'"X"', given.encode())
+    event = decode_line(text)
+    if kept is None:
+        assert event.reason == ("not_json" if given == "1e400" else "wrong_type")
+    else:
+        assert getattr(event, field) == kept
+
+
+def test_every_timestamp_that_passes_can_be_turned_into_seconds():
+    from mx_exporter.exposition.text import seconds
+
+    for stamp in ("0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"):
+        assert TIMESTAMP.fullmatch(stamp)
+        seconds(stamp)
+    assert seconds("2026-02-31T00:00:00.500000Z") == seconds("2026-03-03T00:00:00.500000Z")

@@ -1,0 +1,160 @@
+"""The laws of the fold: what it gives depends on the events and on nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import pickle
+import random
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.exact_sum import Sum, to_float, units, units_of
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.state import Overlap, State
+from tests.support.folding import fold, pages, settle
+from tests.support.strategies import PROCS, logs
+
+shuffles = st.randoms(use_true_random=False)
+gone = st.booleans()
+
+
+@given(logs(), shuffles, gone)
+def test_any_interleaving_gives_the_same_bytes(lines, rng: random.Random, gone):
+    other = list(lines)
+    rng.shuffle(other)
+    assert pages(fold(lines, gone).state) == pages(fold(other, gone).state)
+
+
+def in_pieces(lines, cuts):
+    """The lines, cut at those of the places that lie within them."""
+    places = sorted({0, len(lines), *(cut for cut in cuts if cut < len(lines))})
+    return [lines[start:end] for start, end in itertools.pairwise(places)]
+
+
+@given(logs(), st.lists(st.integers(0, 25)), gone)
+def test_any_split_folds_to_the_whole(lines, cuts, gone):
+    pieces = Fold(CATALOG)
+    for piece in in_pieces(lines, cuts):
+        pieces.feed_lines(piece)
+        # A fold over a state that was put away and taken up again goes on where it was.
+        pieces = Fold(CATALOG, pickle.loads(pickle.dumps(pieces.state)))
+    if gone:
+        settle(pieces)
+    assert pages(pieces.state) == pages(fold(lines, gone).state)
+
+
+@given(logs(), st.lists(st.integers(0, 25)), gone)
+def test_any_feeding_folds_to_the_whole(lines, cuts, gone):
+    """Also by a fold that knows what earlier events said."""
+    whole = Fold(CATALOG)
+    for piece in in_pieces(lines, cuts):
+        whole.feed_lines(piece)
+    if gone:
+        settle(whole)
+    assert pages(whole.state) == pages(fold(lines, gone).state)
+
+
+@given(logs(), shuffles, gone)
+def test_doubles_change_nothing(lines, rng, gone):
+    twice = fold(lines + rng.sample(lines, len(lines) // 2), gone).state
+    once = fold(lines, gone).state
+    assert twice.duplicates == once.duplicates + len(lines) // 2
+    twice.duplicates = once.duplicates
+    assert pages(twice) == pages(once)
+
+
+def by_process(lines):
+    return [[line for line in lines if json.loads(line)["proc"] == proc] for proc in PROCS]
+
+
+@given(logs(), gone)
+def test_merging_processes_is_commutative_and_associative(lines, gone):
+    whole = pages(fold(lines, gone).state)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        states = [fold(part, gone).state for part in by_process(lines)]
+        first, second, third = (states[at] for at in order)
+        first.merge(second)
+        first.merge(third)
+        assert pages(first) == whole
+        states = [fold(part, gone).state for part in by_process(lines)]
+        first, second, third = (states[at] for at in order)
+        second.merge(third)
+        first.merge(second)
+        assert pages(first) == whole
+
+
+@given(logs())
+def test_merging_nothing_changes_nothing(lines):
+    state = fold(lines).state
+    before = pages(state)
+    state.merge(State(CATALOG))
+    assert pages(state) == before
+    empty = State(CATALOG)
+    empty.merge(state)
+    assert pages(empty) == before
+
+
+@given(logs())
+def test_states_that_share_a_process_do_not_merge(lines):
+    assume(lines)
+    state, before = fold(lines).state, pages(fold(lines).state)
+    with pytest.raises(Overlap):
+        state.merge(fold(lines[:1]).state)
+    assert pages(state) == before
+
+
+@given(logs())
+def test_the_books_close(lines):
+    state = fold(lines).state
+    for proc, book in state.books.items():
+        seqs = {r["seq"] for r in map(json.loads, lines) if r["proc"] == proc}
+        assert book.end == max(seqs) + 1
+        assert book.folded + book.refused + book.skipped == len(seqs)
+        assert book.lost == book.end - len(seqs)
+    assert state.logged == sum(book.end for book in state.books.values())
+    assert state.lost == sum(book.lost for book in state.books.values())
+    assert sum(state.events.values()) == sum(book.folded for book in state.books.values())
+    assert sum(state.refused.values()) == sum(book.refused for book in state.books.values())
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(finite, max_size=50))
+def test_sums_equal_fsum(values):
+    total = to_float(sum(map(units, values)))
+    try:
+        expected = math.fsum(values)
+    except OverflowError:  # fsum gives up on a partial sum that we can hold
+        return
+    assert total == expected
+
+
+@given(st.lists(st.one_of(finite, st.integers(-(2**63), 2**64)), max_size=20), shuffles)
+def test_sums_do_not_depend_on_the_order(values, rng):
+    other = list(values)
+    rng.shuffle(other)
+    assert sum(map(units, values)) == sum(map(units, other))
+
+
+@given(st.lists(st.lists(st.one_of(finite, st.integers(-(2**63), 2**64)), max_size=99), max_size=4))
+@example([[1e308, 1e308, -1e308, 5e-324], [2**53 + 1, 0.1]])
+@example([[5e-324, 1.0, 1e300, -1.0, -1e300]])
+def test_sums_of_many_at_a_time_are_those_of_one_by_one(batches):
+    found = Sum()
+    for values in batches:
+        found.add(values)
+        assert units_of(values) == sum(map(units, values))
+    assert found.units() == sum(units(value) for values in batches for value in values)
+
+
+def test_sums_too_large_for_a_float_are_infinite_and_come_back():
+    most = 1.7976931348623157e308
+    assert to_float(2 * units(most)) == math.inf
+    assert to_float(-2 * units(most)) == -math.inf
+    assert to_float(2 * units(most) - units(most)) == most

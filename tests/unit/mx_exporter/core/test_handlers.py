@@ -1,0 +1,91 @@
+"""What the fold remembers of events that are alike: it is bounded, and a failure loses nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.reducers import CountDetail, NoteLocks, TrackLoad
+from mx_log.schema import EVENTS
+from tests.support import Lines
+from tests.support.folding import fold, value
+
+
+def handlers_of(whole, name):
+    return whole._handlers.by_type[CATALOG.decoder.types[name]][1]
+
+
+def test_free_text_in_a_clamped_label_does_not_pile_up(monkeypatch):
+    """Each odd kind is the same series; what is kept of what events say stays bounded."""
+    monkeypatch.setattr("mx_exporter.core.handlers._MAX_HANDLERS", 10)
+    log = Lines()
+    whole = fold([log("nixl_failed", kind=f"odd {n}") for n in range(100)])
+    assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 100
+    assert len(handlers_of(whole, "nixl_failed")) <= 10
+
+
+def test_free_text_in_every_event_does_not_pile_up(monkeypatch):
+    """Handlers are bounded all together, in number and in characters."""
+    log = Lines()
+    names = ("nixl_failed", "log_recorded", "sources_ordered", "candidate_loads_seen")
+    fields = {"kind": "timeout", "policy": "p", "seconds": 1, "loads": []}
+    lines = [log(name, **fields, scheme=f"s{n}" + "x" * 100) for n in range(50) for name in names]
+
+    def kept():
+        whole = fold(lines)
+        assert sum(whole.state.events.values()) == len(lines)
+        return sum(len(kept) for _, kept in whole._handlers.by_type.values())
+
+    monkeypatch.setattr("mx_exporter.core.handlers._MAX_HANDLERS", 10)
+    assert 0 < kept() <= 10
+    monkeypatch.setattr("mx_exporter.core.handlers._MAX_HANDLERS", 1000)
+    monkeypatch.setattr("mx_exporter.core.handlers._MAX_CHARACTERS", 2000)
+    assert 0 < kept() < 20
+
+
+def test_after_a_failure_the_events_that_waited_are_folded():
+    """What one event could not be folded for keeps none of the others out for ever."""
+    log = Lines()
+    whole = Fold(CATALOG)
+    first = [log("nixl_failed", kind="timeout"), log("nixl_received", result="complete")]
+    whole.feed_lines(first)
+
+    class Failing:
+        def apply(self, _):
+            raise MemoryError
+
+    handler = handlers_of(whole, "nixl_failed")["", "timeout"]
+    reducers, handler.reducers = handler.reducers, (Failing(),)
+    with pytest.raises(MemoryError):
+        whole.feed_lines(
+            [log("nixl_failed", kind="timeout"), log("nixl_received", result="complete")]
+        )
+    handler.reducers = reducers
+    whole.feed_lines([log("nixl_failed", kind="timeout"), log("nixl_received", result="complete")])
+    assert value(whole.state, "mx_nixl_receive_total", result="complete") == 3
+    assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="timeout") == 2
+
+
+def test_a_text_too_long_to_be_kept_is_folded_all_the_same():
+    log = Lines()
+    whole = fold([log("nixl_failed", kind="odd" * 10_000) for _ in range(3)])
+    assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="status_error") == 3
+    assert not handlers_of(whole, "nixl_failed")
+
+
+def test_at_most_one_reducer_of_a_handler_refuses_events():
+    """Else an event could be counted as refused twice."""
+    log = Lines()
+    fields = {"policy": "p", "kind": "k", "result": "r", "reason": "limit", "engine": "vllm"}
+    fields |= {"stage": "listed", "phase": "chain", "outcome": "ok", "artifact": "a", "loads": []}
+    fields |= {"archive": "a", "step": "extract", "model_role": "main", "component": "client"}
+    fields |= {"version": "1", "recorder": "r", "load_id": "l"}
+    for name in EVENTS:
+        whole = fold([log(name, **fields)], gone=False)
+        (handler,) = handlers_of(whole, name).values()
+        kinds = [type(reducer) for reducer in handler.reducers]
+        refusing = [kind for kind in kinds if kind not in (CountDetail, NoteLocks, TrackLoad)]
+        assert len(refusing) <= 1, name
+        # A load that is tracked is refused for the cap, where nothing else judges its event.
+        assert not (name.endswith("_started") and "load" in name) or not refusing

@@ -1,0 +1,63 @@
+"""The books close whatever numbers are met in whatever order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.fold import Fold
+from mx_exporter.core.handlers import Handlers
+from mx_exporter.core.ledger import Book
+from tests.support import Lines
+
+
+@given(st.lists(st.integers(0, 25), max_size=40))
+def test_a_book_knows_what_it_met(numbers):
+    book, met = Book(), set()
+    for seq in numbers:
+        assert book.knows(seq) == (seq in met)
+        if seq not in met:
+            book.enter(seq)
+            met.add(seq)
+    highest = max(met, default=-1)
+    lost = sorted(set(range(highest + 1)) - met)
+    assert book.end == highest + 1
+    assert book.lost == len(lost)
+    ranges = book.lost_ranges()
+    assert [seq for first, last in ranges for seq in range(first, last + 1)] == lost
+    # Neighbouring ranges were joined: what a book holds grows with gaps, not with events.
+    assert all(a[1] < b[0] for a, b in zip(book.gaps, book.gaps[1:], strict=False))
+    assert book.complete == (lost[0] if lost else highest + 1)
+
+
+def test_a_number_far_ahead_costs_nothing():
+    book = Book()
+    book.enter(10**18)
+    assert book.lost == 10**18
+    assert book.lost_ranges() == [(0, 10**18 - 1)]
+
+
+def test_the_books_close_over_a_failure_in_the_middle_of_a_block(monkeypatch):
+    """Memory may run out anywhere: what was folded is known, the others are lost, none is new."""
+    log = Lines()
+    lines = [log("sources_ordered", policy=f"p{n}", seconds=1.0 if n else None) for n in range(6)]
+    find = Handlers.find
+
+    def short_of_memory(handlers, event):
+        if event.seq == 3:
+            raise MemoryError
+        return find(handlers, event)
+
+    fold = Fold(CATALOG)
+    with monkeypatch.context() as patched:
+        patched.setattr(Handlers, "find", short_of_memory)
+        with pytest.raises(MemoryError):
+            fold.feed_lines(lines[:5])
+    fold.feed_lines(lines[5:])
+    fold.feed_lines(lines[:3])
+    state = fold.state
+    (book,) = state.books.values()
+    assert (state.logged, state.lost, state.duplicates) == (6, 2, 3)
+    assert (book.folded, book.refused) == (state.events.total(), state.refused.total()) == (3, 1)

@@ -1,0 +1,104 @@
+"""Loads in progress, and loads whose process is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from mx_exporter.core.fold import Fold
+from tests.support import Lines
+from tests.support.folding import fold, value
+
+LOAD = {"engine": "vllm", "model": "m", "model_role": "main", "outcome": "success", "seconds": 1}
+
+
+def load_log(*events, proc="aaaaaaaaaaaa"):
+    log = Lines(proc)
+    whole = {"engine": "vllm", "model": "m", "model_role": "main"}
+    phase = {"engine": "vllm", "model": "m"}
+    fields = {
+        "start": ("load_started", whole),
+        "end": ("load_finished", {**whole, "outcome": "success", "seconds": 1}),
+    }
+    lines = []
+    for what in events:
+        name, _, load_id = what.partition(" ")
+        if name in fields:
+            event, given = fields[name]
+        else:
+            event = "load_phase_started" if name[0] == "+" else "load_phase_finished"
+            given = {**phase, "phase": name[1:], "seconds": 1}
+        lines.append(log(event, **given, load_id=load_id or "l1"))
+    return lines
+
+
+def progress(whole: Fold) -> tuple[dict[str, int], dict[str, int]]:
+    """Loads in progress and abandoned, by phase, zeros left out."""
+    running = {labels[2]: n for labels, n in whole.state.loads.in_progress().items() if n}
+    abandoned = {labels[2]: n for labels, n in whole.state.loads.abandoned.items() if n}
+    return running, abandoned
+
+
+@pytest.mark.parametrize(
+    ("events", "running"),
+    [
+        (["start"], {"": 1}),
+        (["start", "+chain"], {"chain": 1}),
+        (["start", "+chain", "-chain"], {"": 1}),
+        (["start", "+model_init", "-model_init", "+chain"], {"chain": 1}),
+        (["start", "+model_init", "+chain", "-chain"], {"model_init": 1}),
+        (["start", "+chain", "-chain", "+chain"], {"chain": 1}),
+        (["start", "+stray"], {"": 1}),
+        (["start", "end"], {}),
+        (["start l1", "start l2", "end l1"], {"": 1}),
+        (["start l1", "+chain l1", "start l2", "+chain l2"], {"chain": 2}),
+        (["+chain"], {}),
+        (["end"], {}),
+    ],
+)
+def test_loads_in_progress_and_then_abandoned(events, running):
+    lines = load_log(*events)
+    for order in (lines, lines[::-1]):
+        whole = fold(order, gone=False)
+        assert progress(whole) == (running, {})
+        whole.writer_gone("aaaaaaaaaaaa")
+        assert progress(whole) == ({}, running)
+        whole.writer_gone("aaaaaaaaaaaa")
+        assert progress(whole) == ({}, running), "a writer dies once"
+
+
+def test_both_load_families_have_series_from_the_start_on():
+    state = fold(load_log("start", "+chain", "-chain", "end"), gone=False).state
+    for phase in ("", "chain"):
+        labels = {"engine": "vllm", "model": "m", "phase": phase}
+        assert value(state, "mx_loads_in_progress", **labels) == 0
+        assert value(state, "mx_loads_abandoned_total", **labels) == 0
+
+
+def test_a_load_that_ended_before_its_start_was_read_is_not_in_progress():
+    start, end = load_log("start", "end")
+    assert progress(fold([end, start], gone=False)) == ({}, {})
+    # In order nothing is remembered of a load that ended, however many there were.
+    assert not fold([start, end], gone=False).state.loads.open
+
+
+def test_a_load_finished_without_an_id_ends_nothing():
+    lines = load_log("start")
+    lines.append(Lines(seq=1)("load_finished", **LOAD))
+    assert progress(fold(lines, gone=False)) == ({"": 1}, {})
+
+
+@pytest.mark.parametrize("what", ["load_finished", "load_phase_finished"])
+def test_what_no_timer_logged_ends_no_load_that_runs(what):
+    lines = load_log("start", "+chain")
+    lines.append(Lines(seq=2)(what, **LOAD, phase="chain", load_id="l1", timed=False))
+    whole = fold(lines, gone=False)
+    assert progress(whole) == ({"chain": 1}, {})
+    assert whole.state.events[what] == 1
+
+
+def test_a_load_whose_end_was_refused_has_ended():
+    (start,) = load_log("start")
+    end = Lines(seq=1)("load_finished", **{**LOAD, "seconds": None}, load_id="l1")
+    whole = fold([start, end], gone=False)
+    assert progress(whole) == ({}, {})
+    assert whole.state.refused == {"missing": 1}

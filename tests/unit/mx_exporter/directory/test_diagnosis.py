@@ -1,0 +1,34 @@
+"""What stands at the path of a log: its state and the likely causes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mx_exporter.config import Directory
+from mx_exporter.directory.diagnosis import CAUSES, STATES, Place, look_at
+
+
+def look(path: Path, segments: int = 0, client_files: int = 0, trouble: str = "") -> Place:
+    directory = Directory(str(path), named=True)
+    return look_at(directory, segments=segments, client_files=client_files, trouble=trouble)
+
+
+def test_states(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert look(tmp_path, segments=1, client_files=1).state == "segments"
+    assert look(tmp_path, client_files=1).state == "client_files"
+    assert look(tmp_path).state == "empty"
+    assert look(tmp_path, trouble="Permission denied").detail == "Permission denied"
+    assert look(tmp_path, trouble="Permission denied").state == "unreadable"
+    assert look(tmp_path / "none").state == "missing"
+    assert look(file).state == look(file / "below").state == "not_a_directory"
+    assert look(loop).state == "unreadable"
+    assert "symbolic links" in look(loop).text
+
+
+def test_every_state_but_the_good_one_has_causes() -> None:
+    assert CAUSES.keys() == STATES.keys()
+    assert [state for state in STATES if not CAUSES[state]] == ["segments"]

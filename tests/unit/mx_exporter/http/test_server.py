@@ -1,0 +1,419 @@
+"""Clients that stall, dawdle, vanish or come in crowds, and the end of the process among them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mx_exporter.http import server
+from tests import support
+from tests.support import serving
+
+SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
+SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def scrape_soon(exporter: serving.Exporter) -> serving.Answer:
+    """A scrape that takes less than a second. The best of many: others share the cores."""
+    took = []
+    for _ in range(20):
+        start = time.monotonic()
+        answer = exporter.get()
+        took.append(time.monotonic() - start)
+        assert answer.status == 200
+        if took[-1] < 1.0:
+            return answer
+    raise AssertionError(f"scrapes took {took}")
+
+
+def big_page(directory: Path) -> None:
+    """A page of more than a megabyte."""
+    serving.attempts(directory, 2000, policies=2000)
+
+
+@pytest.fixture
+def stalled(spawn: support.Spawner, tmp_path: Path) -> Any:
+    """An exporter, 100 clients that say nothing and 100 that say half."""
+    serving.attempts(tmp_path, 3)
+    exporter = serving.start(spawn, tmp_path)
+    sockets = [exporter.connect() for _ in range(100)]
+    sockets += [exporter.connect(SCRAPE[:-2]) for _ in range(100)]
+    try:
+        yield exporter, sockets
+    finally:
+        serving.close_all(sockets)
+
+
+def test_stalled_clients_and_a_crowd(stalled: Any) -> None:
+    exporter, _ = stalled
+    with ThreadPoolExecutor(50) as crowd:
+        answers = [crowd.submit(exporter.get) for _ in range(50)]
+        assert scrape_soon(exporter).sample(SUCCESS) == 3
+        assert {answer.result().status for answer in answers} == {200}
+
+
+def test_sigterm_ends_it_soon_among_stalled_clients(stalled: Any) -> None:
+    exporter, sockets = stalled
+    idle = exporter.connect(SCRAPE)
+    assert idle.recv(20).startswith(b"HTTP/1.1 200")
+    start = time.monotonic()
+    exporter.process.send_signal(signal.SIGTERM)
+    assert exporter.process.result() == 0
+    assert time.monotonic() - start < support.SOON
+    assert [serving.read_all(sock) for sock in sockets] == [b""] * 200
+    idle.close()
+    assert "Traceback" not in exporter.log
+
+
+def test_sigint_is_no_failure_either(spawn: support.Spawner, tmp_path: Path) -> None:
+    exporter = serving.start(spawn, tmp_path)
+    exporter.process.send_signal(signal.SIGINT)
+    assert exporter.process.result() == 0
+    assert "Traceback" not in exporter.log
+
+
+def test_slow_readers(spawn: support.Spawner, tmp_path: Path) -> None:
+    big_page(tmp_path)
+    exporter = serving.start(spawn, tmp_path)
+    size = len(exporter.get().body)
+    assert size > 1_000_000
+    before = scrape_soon(exporter).sample("process_resident_memory_bytes")
+    sockets = [small_reader(exporter) for _ in range(50)]
+    try:
+        for sock in sockets:
+            sock.sendall(SCRAPE)
+        for sock in sockets:
+            assert sock.recv(1) == b"H"
+        after = scrape_soon(exporter).sample("process_resident_memory_bytes")
+        # Each holds a piece, not a page (which would be 50 pages, twice over while copied).
+        assert after - before < 25 * size
+        # A reader that is slow, but reads, gets the whole page.
+        with contextlib.closing(sockets.pop()) as sock:
+            sock.settimeout(30)
+            head, _, body = read_answer(sock, size).partition(b"\r\n\r\n")
+            assert head.startswith(b"TTP/1.1 200")
+            assert len(body) > 1_000_000
+        start = time.monotonic()
+        exporter.process.send_signal(signal.SIGTERM)
+        assert exporter.process.result() == 0
+        assert time.monotonic() - start < support.SOON
+    finally:
+        serving.close_all(sockets)
+
+
+def small_reader(exporter: serving.Exporter) -> socket.socket:
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.settimeout(30)
+    sock.connect((exporter.host, exporter.port))
+    return sock
+
+
+def read_answer(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = sock.recv(65536)
+        assert piece
+        data += piece
+    return data
+
+
+def test_clients_that_vanish_in_mid_body(spawn: support.Spawner, tmp_path: Path) -> None:
+    big_page(tmp_path)
+    exporter = serving.start(spawn, tmp_path)
+    fds = len(os.listdir(f"/proc/{exporter.process.pid}/fd"))
+    for linger in (False, True):
+        for _ in range(10):
+            sock = small_reader(exporter)
+            sock.sendall(SCRAPE)
+            assert sock.recv(1) == b"H"
+            if linger:  # a reset instead of a close
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()
+    scrape_soon(exporter)
+    # What a killed scrape leaves is released, too.
+    support.wait_until(lambda: len(os.listdir(f"/proc/{exporter.process.pid}/fd")) <= fds)
+    assert "Traceback" not in exporter.log
+
+
+def few_descriptors() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def test_stalled_clients_cannot_use_up_descriptors(spawn: support.Spawner, tmp_path: Path) -> None:
+    """Three times as many of them as there are descriptors: the oldest are hung up on."""
+    serving.attempts(tmp_path, 3)
+    exporter = serving.start(spawn, tmp_path, preexec_fn=few_descriptors)
+    sockets = []
+    try:
+        for _ in range(200):
+            sockets.append(exporter.connect(b"GET /metr"))
+        assert scrape_soon(exporter).sample(SUCCESS) == 3
+        assert len(os.listdir(f"/proc/{exporter.process.pid}/fd")) < 64
+        assert sockets[0].recv(1) == b""
+        # The youngest is still listened to.
+        sockets[-1].sendall(b"ics HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert sockets[-1].recv(12) == b"HTTP/1.1 200"
+    finally:
+        serving.close_all(sockets)
+    assert "ERROR" not in exporter.log
+
+
+def test_those_who_take_no_answer_cannot_either(spawn: support.Spawner, tmp_path: Path) -> None:
+    big_page(tmp_path)
+    exporter = serving.start(spawn, tmp_path, preexec_fn=few_descriptors)
+    size = len(exporter.get().body)
+    sockets = []
+    try:
+        for _ in range(100):
+            sockets.append(small_reader(exporter))
+            sockets[-1].sendall(SCRAPE)
+        assert len(scrape_soon(exporter).body) > size / 2
+        assert len(os.listdir(f"/proc/{exporter.process.pid}/fd")) < 64
+    finally:
+        serving.close_all(sockets)
+    assert "ERROR" not in exporter.log
+
+
+# --------------------------------------------------------------------------------------
+# Time limits, shortened: the server in this process, on real sockets
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.6)
+
+
+def against(app: Any, client: Callable[[tuple[str, int]], Any]) -> Any:
+    """What ``client`` returns in a thread while ``app`` is served."""
+
+    async def serve() -> Any:
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        serving_ = server.Server(app, [sock])
+        await serving_.start()
+        try:
+            return await asyncio.to_thread(client, sock.getsockname())
+        finally:
+            await serving_.stop()
+
+    return asyncio.run(serve())
+
+
+def answering(body: bytes) -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for start in range(0, len(body), 65536):
+            piece = body[start : start + 65536]
+            more = start + 65536 < len(body)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    return app
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("data", [b"", b"GET", SCRAPE[:-2]])
+def test_a_client_that_does_not_finish_its_request_is_hung_up_on(data: bytes) -> None:
+    def client(address: tuple[str, int]) -> float:
+        with socket.create_connection(address, timeout=30) as sock:
+            start = time.monotonic()
+            sock.sendall(data)
+            assert serving.read_all(sock) == b""
+            return time.monotonic() - start
+
+    assert 0.1 < against(answering(b"ok"), client) < 30
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_byte_now_and_then_gains_no_time() -> None:
+    def client(address: tuple[str, int]) -> int:
+        with socket.create_connection(address, timeout=0.02) as sock:
+            for sent in range(1500):
+                try:
+                    sock.sendall(b"G")
+                    if sock.recv(1) == b"":
+                        return sent
+                except TimeoutError:
+                    continue
+                except OSError:
+                    return sent
+        return -1
+
+    assert 0 < against(answering(b"ok"), client) < 1500
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_idle_connection_is_kept_and_then_closed() -> None:
+    def client(address: tuple[str, int]) -> None:
+        with socket.create_connection(address, timeout=30) as sock:
+            sock.sendall(SCRAPE)
+            assert sock.recv(1) == b"H"
+            # Longer than a request may take, shorter than a connection may idle.
+            sock.settimeout(0.3)
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    assert sock.recv(65536)
+            sock.settimeout(30)
+            sock.sendall(SCRAPE + SCRAPE[:5])
+            assert serving.read_all(sock).startswith(b"HTTP/1.1 200")
+
+    against(answering(b"ok"), client)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("request_", [SCRAPE, SCRAPE[:-2] + b"Connection: close\r\n\r\n"])
+def test_a_client_that_takes_no_answer_is_hung_up_on(request_: bytes) -> None:
+    body = b"x" * 20_000_000
+
+    def client(address: tuple[str, int]) -> int:
+        with socket.create_connection(address, timeout=30) as sock:
+            sock.sendall(request_)
+            # Not one byte is read until the other side is gone.
+            support.wait_until(lambda: not established(address, sock.getsockname()[1]))
+            return len(serving.read_all(sock))
+
+    assert against(answering(body), client) < len(body)
+
+
+def established(server_address: tuple[str, int], client_port: int | None = None) -> int:
+    """How many of the server's ends of connections (with that client) are open."""
+    ours = f":{server_address[1]:04X} "
+    theirs = " 01 " if client_port is None else f":{client_port:04X} 01 "
+    lines = Path("/proc/self/net/tcp").read_text().splitlines()
+    return sum(ours in line[:20] and theirs in line[:40] for line in lines)
+
+
+def test_connections_that_cannot_be_closed_for_unsent_bytes_count_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "connection_limit", lambda: 4)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 10_000_000})
+
+    def client(address: tuple[str, int]) -> None:
+        sockets = []
+        for _ in range(20):
+            sockets.append(socket.create_connection(address, timeout=30))
+            sockets[-1].sendall(SCRAPE[:-2] + b"Connection: close\r\n\r\n")
+            assert sockets[-1].recv(1) == b"H"
+        support.wait_until(lambda: established(address) <= 4)
+        serving.close_all(sockets)
+
+    against(app, client)
+
+
+def test_room_is_made_by_the_oldest_that_nobody_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "connection_limit", lambda: 4)
+    release = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while scope["path"] == "/wait" and not release:
+            await asyncio.sleep(0.001)
+        await answering(b"ok")(scope, receive, send)
+
+    def client(address: tuple[str, int]) -> None:
+        def connect(data: bytes) -> socket.socket:
+            sock = socket.create_connection(address, timeout=30)
+            sock.sendall(data)
+            return sock
+
+        waiting = connect(SCRAPE.replace(b"metrics", b"wait"))
+        idle = connect(SCRAPE)
+        assert idle.recv(4) == b"HTTP"
+        half, new, newer = connect(SCRAPE[:-2]), connect(SCRAPE[:-2]), connect(SCRAPE[:-2])
+        # Five: the idle one was oldest of those that no one waits for ...
+        serving.read_all(idle)
+        newest = connect(SCRAPE)
+        assert newest.recv(4) == b"HTTP"
+        # ... then the one that stalls longest.
+        assert serving.read_all(half) == b""
+        release.append(True)
+        for sock in (waiting, newest):
+            sock.setblocking(True)
+        assert waiting.recv(4) == b"HTTP"
+        serving.close_all([waiting, idle, half, new, newer, newest])
+
+    against(app, client)
+
+
+@pytest.mark.parametrize(
+    ("requests", "seconds"),
+    [([b"", SCRAPE[:-2]], 0.35), ([SCRAPE], 0.95)],
+    ids=["who stall are not waited for", "who take no answer not for long"],
+)
+def test_the_end_comes_soon_for_those(requests: list[bytes], seconds: float) -> None:
+    async def serve() -> float:
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        serving_ = server.Server(answering(b"x" * 20_000_000), [sock])
+        await serving_.start()
+        loop = asyncio.get_running_loop()
+        clients = []
+        for data in requests:
+            client = socket.socket()
+            client.setblocking(False)
+            clients.append(client)
+            await loop.sock_connect(client, sock.getsockname())
+            await loop.sock_sendall(client, data)
+            if data == SCRAPE:
+                assert await loop.sock_recv(client, 1) == b"H"
+        start = time.monotonic()
+        await serving_.stop()
+        took = time.monotonic() - start
+        serving.close_all(clients)
+        return took
+
+    # Other processes may have the cores for a while.
+    support.wait_until(lambda: asyncio.run(serve()) < seconds)
+
+
+def test_the_answer_in_hand_is_finished_at_the_end() -> None:
+    started, stopping = [], []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        started.append(True)
+        while not stopping:
+            await asyncio.sleep(0.001)
+        await answering(b"finished")(scope, receive, send)
+
+    async def serve() -> bytes:
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        address = sock.getsockname()
+        serving_ = server.Server(app, [sock])
+        await serving_.start()
+
+        def client() -> bytes:
+            with socket.create_connection(address, timeout=30) as sock:
+                sock.sendall(SCRAPE)
+                return serving.read_all(sock)
+
+        answer = asyncio.ensure_future(asyncio.to_thread(client))
+        while not started:
+            await asyncio.sleep(0.001)
+        stop = asyncio.ensure_future(serving_.stop())
+        await asyncio.sleep(0)
+        stopping.append(True)
+        await stop
+        return await answer
+
+    assert asyncio.run(serve()).endswith(b"finished")

@@ -1,0 +1,258 @@
+"""What a scrape costs, in counts: seconds would differ between machines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mx_exporter.config import Directory, Settings
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.directory.follower import Follower
+from mx_exporter.directory.maintenance import Keeper
+from mx_exporter.directory.scan import Listing
+from mx_exporter.exposition import fold_metrics, text
+from mx_exporter.service.pipeline import Pipeline
+from tests.support import Lines, wait_until
+from tests.support.writers import Writer
+
+_OPENING = {"open", "os.listdir", "os.scandir"}
+
+_opened: list[list[str]] = []
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    if _opened and event in _OPENING:
+        _opened[-1].append(str(arguments[0]))
+
+
+@contextmanager
+def opened() -> Iterator[list[str]]:
+    """What this process opens or lists meanwhile."""
+    _opened.append([])
+    try:
+        yield _opened[-1]
+    finally:
+        _opened.pop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _audited() -> None:
+    sys.addaudithook(_note)  # for as long as the process lives
+
+
+@contextmanager
+def pipeline(directory: Path, *, with_ids: bool = False) -> Iterator[Pipeline]:
+    settings = Settings(
+        directory=Directory(str(directory), named=True), source_id_label=with_ids, max_series=50
+    )
+    running = Pipeline(settings, Keeper(CATALOG, settings), lambda: None)
+    try:
+        running.drain(None)
+        yield running
+    finally:
+        running.close()
+
+
+def finished(directory: Path, count: int) -> None:
+    """So many processes that logged, and are gone."""
+    directory.mkdir()
+    for n in range(count):
+        attempt = ("source_attempted", {"policy": "random", "result": "success"})
+        Lines(f"{n:012x}").segment(directory, 0, [attempt])
+
+
+def test_files_opened_where_nothing_changed(tmp_path: Path) -> None:
+    counts = []
+    for count in (1, 10, 200):
+        directory = tmp_path / str(count)
+        finished(directory, count)
+        with pipeline(directory) as running:
+            running.page(False)
+            with opened() as names:
+                assert running.drain(None)
+                running.page(False)
+        counts.append(len(names))
+        assert not [name for name in names if name.startswith("events-")]
+    assert counts[0] == counts[1] == counts[2] <= 10, names
+
+
+def test_files_opened_for_one_event(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    finished(directory, 100)
+    with Writer(directory) as writer, pipeline(directory) as running:
+        running.drain(None)
+        writer.log()
+        with opened() as names:
+            assert running.drain(None)
+        assert len([name for name in names if name.startswith("events-")]) == 1
+
+
+def folded_again(running: Pipeline, *, with_ids: bool, openmetrics: bool) -> bytes:
+    """The part of the page that the fold alone tells, made from scratch."""
+    fold = follower(running).fold
+    families = [
+        *text.families(fold.state, source_id_label=with_ids, openmetrics=openmetrics),
+        *fold_metrics.state_families(fold.state),
+        *fold_metrics.capped_families(fold, source_id_label=with_ids),
+    ]
+    return text.render(families, openmetrics=openmetrics).removesuffix(b"# EOF\n")
+
+
+def follower(running: Pipeline) -> Follower:
+    return running._follower
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_what_is_kept_of_the_page_is_never_old(tmp_path: Path, with_ids: bool) -> None:
+    tmp_path = tmp_path / "log"
+    tmp_path.mkdir()
+
+    with pipeline(tmp_path, with_ids=with_ids) as running:
+
+        def changed() -> bool:
+            """Whether a drain changed the page, which is right in any case."""
+            running.drain(None)
+            pages = []
+            for openmetrics in (False, True):
+                page = running.page(openmetrics)
+                made = folded_again(running, with_ids=with_ids, openmetrics=openmetrics)
+                assert page.startswith(made)
+                assert page.endswith(b"# EOF\n") == openmetrics
+                assert page.count(b"# EOF\n") == openmetrics
+                pages.append(made)
+            new = pages != shown[-1]
+            shown.append(pages)
+            return new
+
+        shown: list[list[bytes]] = [[]]
+        assert changed()
+        with Writer(tmp_path) as writer:
+            assert changed()
+            assert not changed()
+            for event, fields in (
+                ("source_attempted", {"policy": "random", "result": "success"}),
+                ("source_selected", {"policy": "random", "source_worker_id": "w"}),
+                ("source_attempted", {"policy": 7, "result": "success"}),
+                ("unknown_event", {}),
+                ("transfer_finished", {"policy": "p", "outcome": "success", "seconds": "x"}),
+                ("load_started", {"engine": "vllm", "model": "m", "load_id": "1"}),
+            ):
+                writer.write(writer.lines(event, **fields))
+                assert changed(), event
+                assert not changed(), event
+            # The next number, twice.
+            line = writer.lines("source_attempted", policy="random", result="success")
+            for _ in range(2):
+                writer.write(line)
+                assert changed()
+            writer.write(b"no event\n")
+            assert changed()
+            for n in range(60):
+                writer.write(writer.lines("source_attempted", policy=f"p{n}", result="success"))
+            assert changed()
+            writer.write(writer.lines("source_attempted", policy="past the cap", result="success"))
+            assert changed()
+            writer.rotate()
+            writer.write(b"torn")
+            changed()
+        # The load was abandoned, and the line without end is torn.
+        assert changed()
+        assert not changed()
+
+
+def test_a_page_that_stays_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "log"
+    finished(directory, 3)
+    made = []
+    families = text.families
+
+    def counted(*arguments: object, **options: object) -> object:
+        made.append(options)
+        return families(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(text, "families", counted)
+    with Writer(directory) as writer, pipeline(directory) as running:
+        for openmetrics in (False, True, False, True):
+            running.drain(None)
+            running.page(openmetrics)
+        assert len(made) == 2
+        writer.log()
+        running.drain(None)
+        running.page(True)
+        assert len(made) == 3
+
+
+def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path) -> None:
+    directory, archive = tmp_path / "log", tmp_path / "archive"
+    finished(directory, 3)
+    archive.mkdir()
+    settings = Settings(directory=Directory(str(directory), named=True), archive_dir=str(archive))
+    keeper = Keeper(CATALOG, settings)
+    running = Pipeline(settings, keeper, lambda: None)
+    try:
+        for count in (3, 4):
+            running.drain(None)
+            running.drain(None)
+            wait_until(lambda n=count: len(list(archive.glob("events-*"))) == n)
+            attempt = ("source_attempted", {"policy": "random", "result": "success"})
+            Lines("ffffffffffff").segment(directory, 0, [attempt])
+    finally:
+        keeper.finish(5)
+        running.close()
+
+
+def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it then grows to the size that it had."""
+    directory, output = tmp_path / "log", tmp_path / "output"
+    directory.mkdir()
+    settings = Settings(directory=Directory(str(directory), named=True), tee=True)
+    with open(output, "wb") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        keeper = Keeper(CATALOG, settings)
+        running = Pipeline(settings, keeper, lambda: None)
+        try:
+            with Writer(directory) as writer:
+                writer.log()
+                running.drain(None)
+                wait_until(lambda: output.read_bytes() == writer.path.read_bytes())
+                before = output.read_bytes()
+                writer.path.write_bytes(b"")
+                running.drain(None)
+                wait_until(lambda: not keeper._positions())
+                after = before.replace(b"random", b"rended")
+                writer.write(after)
+                running.drain(None)
+                wait_until(lambda: output.read_bytes() == before + after)
+        finally:
+            keeper.finish(5)
+            running.close()
+
+
+def test_a_file_that_takes_the_place_of_what_is_none(tmp_path: Path) -> None:
+    """Also where the inode's number is given again."""
+    segment = tmp_path / "events-aaaaaaaaaaaa-0.jsonl"
+    segment.mkdir()
+    seen = Listing()
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert seen.look(folder)
+        assert not seen.look(folder)
+        assert seen.not_regular == [segment.name]
+        segment.rmdir()
+        segment.touch()
+        seen._seen = ([segment.name], [segment.stat().st_ino])
+        assert seen.look(folder)
+        assert list(seen.segments) == [segment.name]
+        assert seen.not_regular == []
+        assert not seen.look(folder)
+    finally:
+        os.close(folder)
