@@ -20,7 +20,7 @@ from .timers import CALL, Kind, NoTimer, Timer
 
 
 class _Recorders(Protocol):
-    def with_fields(self: _Self, fields: dict[str, Any], /) -> _Self:
+    def _with_fields(self: _Self, fields: dict[str, Any], /) -> _Self:
         """Recorders whose events carry ``fields``, too."""
 
 
@@ -55,7 +55,7 @@ def recorder(
             given = tuple(each for each in given if each is not _NOT_GIVEN)
             further = {key: named[key] for key in named if key not in parameters}
             known = {key: named[key] for key in named if key in parameters}
-            recorders = self.with_fields(_renamed(further, own)) if further else self
+            recorders = self._with_fields(_renamed(further, own)) if further else self
             try:
                 call(recorders, *given, **known)
             except TypeError:  # they do not fit; what logs the event raises nothing

@@ -112,9 +112,8 @@ def fit_values(_logger: object, _method_name: str, event_dict: EventDict) -> Eve
         elif kind is float:
             if -_INFINITY < value < _INFINITY and fits.get(name, number) is number:
                 continue
-        elif kind is int:
-            if 0 <= value < 1 << 63 and fits.get(name, number) is number:
-                continue
+        elif kind is int and 0 <= value < 1 << 63 and fits.get(name, number) is number:
+            continue
         odd.append(name)
     if odd:
         flattening = Flattening()
@@ -161,12 +160,6 @@ def rename(event_dict: EventDict, name: str) -> None:
     while name in event_dict or not name.startswith("field_"):
         name = f"field_{name}"
     event_dict[name] = value
-
-
-def _rename_event(event_dict: EventDict) -> EventDict:
-    rename(event_dict, "event")
-    event_dict["event"] = MISFIT
-    return event_dict
 
 
 def _exception(exc_info: Any) -> str | None:

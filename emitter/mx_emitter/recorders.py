@@ -228,7 +228,7 @@ class Recorders(metaclass=_Patchable):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return unknown(name)
 
-    def with_fields(self, fields: dict[str, Any], /) -> Recorders:
+    def _with_fields(self, fields: dict[str, Any], /) -> Recorders:
         """Recorders whose events carry ``fields``, too."""
         return Recorders(self._log.bind(**fields))
 
