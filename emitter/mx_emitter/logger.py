@@ -211,7 +211,7 @@ def copy_to_log(_logger: object, method_name: str, event_dict: EventDict) -> Eve
     """
     try:
         if not sink.off:
-            fields = {key: event_dict[key] for key in event_dict if key not in _OF_A_CHAIN}
+            fields = {text(key): event_dict[key] for key in event_dict if key not in _OF_A_CHAIN}
             level = fields.pop("level", method_name)
             _engines.log(level, fields.pop("event", None), **fields)
     except Exception:
