@@ -10,16 +10,21 @@ import decimal
 import fractions
 import inspect
 import logging
+import os
 import pickle
 import re
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mx_emitter import get_logger, metrics
 from mx_emitter.modelexpress.log_capture import Capture
+from mx_emitter.recorders import Recorders
 from mx_log.schema import EVENTS, TEXT
 from tests.support.emitting import Log
 
@@ -650,6 +655,44 @@ def test_what_no_timer_logged_says_so_and_only_that(log: Log) -> None:
     assert len({event["load_id"] for event in log.events()}) == 1
     for name in ("load_finished", "load_phase_finished"):
         assert "timed" in [field.name for field in EVENTS[name].fields]
+
+
+def test_what_is_set_on_the_class_is_what_is_called(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As tests and tools do it, on every Python."""
+    calls: list[tuple[Any, ...]] = []
+    metrics.record_attempt("random", "first")
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorders, "record_attempt", lambda *args: calls.append(args))
+        metrics.record_attempt("random", "second")
+    metrics.record_attempt("random", "third")
+    with monkeypatch.context() as patched:
+        patched.setattr(metrics, "record_attempt", lambda *args: calls.append(args))
+        metrics.record_attempt("random", "fourth")
+    metrics.record_attempt("random", "fifth")
+    assert calls == [(metrics, "random", "second"), ("random", "fourth")]
+    assert [event["result"] for event in log.events()] == ["first", "third", "fifth"]
+
+
+def test_a_type_checker_finds_a_misspelt_recorder(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from mx_emitter import metrics\n"
+        "metrics.record_attempt('random', 'success', peer='a')\n"
+        "metrics.record_atempt('random', 'success')\n"
+    )
+    options = ["--no-incremental", "--strict", "--config-file", os.devnull]
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    (error,) = [line for line in found.stdout.splitlines() if ": error:" in line]
+    assert ":3: error:" in error
+    assert "record_atempt" in error
 
 
 def test_copies_and_pickles_are_the_one_object() -> None:
