@@ -88,6 +88,20 @@ def test_segments_are_for_everybody_to_read_and_held_while_written(
     assert sorted(os.listdir(log.directory)) == sorted(path.name for path in log.segments())
 
 
+@pytest.mark.parametrize("umask", [0o077, 0o777, 0])
+def test_directories_made_on_the_way_are_open_to_the_exporter(
+    umask: int, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_DIR", str(log.directory / "a" / "b"))
+    before = os.umask(umask)
+    try:
+        assert enable_metrics()
+    finally:
+        os.umask(before)
+    for path in (log.directory, log.directory / "a", log.directory / "a" / "b"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
 def test_segments_are_open_for_appending_alone(program: Program) -> None:
     """Somebody who truncates one must not make its writer leave a hole."""
     process = program.run(
