@@ -10,7 +10,6 @@ import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from ..log import warn_once
@@ -27,11 +26,10 @@ NAMESPACES = ("modelexpress", "modelexpress_rl")
 MAX_MESSAGE = 2000
 
 _LEVELS = (
-    (logging.CRITICAL, log.critical),
-    (logging.ERROR, log.error),
-    (logging.WARNING, log.warning),
-    (logging.INFO, log.info),
-    (logging.NOTSET, log.debug),
+    (logging.CRITICAL, "critical"),
+    (logging.ERROR, "error"),
+    (logging.WARNING, "warning"),
+    (logging.INFO, "info"),
 )
 
 
@@ -71,7 +69,7 @@ class Capture(logging.Handler):
             warn_once.say("capture", f"a log record could not be logged as an event: {text(error)}")
             sink.drop("unencodable")
             return
-        _method(record.levelno)("log_recorded", **fields)
+        log.log_fields(_level(record.levelno), "log_recorded", fields)
 
     def _stand_aside(self, record: logging.LogRecord) -> None:
         """Where nobody else handles it, Python would have printed it but for us."""
@@ -100,8 +98,8 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
-def _method(number: int) -> Callable[..., None]:
-    return next((method for least, method in _LEVELS if number >= least), log.debug)
+def _level(number: int) -> str:
+    return next((name for least, name in _LEVELS if number >= least), "debug")
 
 
 @functools.cache
