@@ -183,4 +183,4 @@ def test_levels_of_the_standard_library_are_named() -> None:
     from mx_emitter.modelexpress.log_capture import _level
 
     found = [_level(n) for n in (5, logging.INFO, 25, logging.WARNING, 45, 60)]
-    assert found == [b"debug", b"info", b"info", b"warning", b"error", b"critical"]
+    assert found == ["debug", "info", "info", "warning", "error", "critical"]

@@ -212,8 +212,8 @@ def test_neither_configuration_reaches_the_other(log: Log, capsys: Any) -> None:
         structlog.contextvars.clear_contextvars()
     assert captured == []
     assert log.own_fields() == [
-        {"event": "old logger", "ours": 1},
-        {"event": "new logger"},
+        {"event": "old logger", "ours": 1, "request": "r"},
+        {"event": "new logger", "request": "r"},
         {"event": "nixl_received", "result": "empty"},
     ]
     assert capsys.readouterr() == ("", "")

@@ -45,6 +45,12 @@ def _audited() -> None:
     sys.addaudithook(_note)  # for as long as the process lives
 
 
+@pytest.fixture(autouse=True)
+def _settles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments without a lock are finished at the first look."""
+    monkeypatch.setattr("mx_exporter.service.pipeline.SETTLE_SECONDS", 0.0)
+
+
 @contextmanager
 def pipeline(directory: Path, *, with_ids: bool = False) -> Iterator[Pipeline]:
     settings = Settings(
