@@ -6,6 +6,7 @@ import pytest
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
+from mx_exporter.core.load_tracker import Loads
 from tests.support import Lines
 from tests.support.folding import fold, value
 
@@ -51,6 +52,7 @@ def progress(whole: Fold) -> tuple[dict[str, int], dict[str, int]]:
         (["start", "+chain", "start"], {"": 1}),
         (["start", "+stray"], {"": 1}),
         (["start", "end"], {}),
+        (["start", "end", "start"], {"": 1}),
         (["start l1", "start l2", "end l1"], {"": 1}),
         (["start l1", "+chain l1", "start l2", "+chain l2"], {"chain": 2}),
         (["+chain"], {}),
@@ -59,8 +61,11 @@ def progress(whole: Fold) -> tuple[dict[str, int], dict[str, int]]:
 )
 def test_loads_in_progress_and_then_abandoned(events, running):
     lines = load_log(*events)
-    for order in (lines, lines[::-1]):
-        whole = fold(order, gone=False)
+    backwards = lines[::-1]
+    for pieces in ([lines], [backwards], [[line] for line in backwards]):
+        whole = Fold(CATALOG)
+        for piece in pieces:
+            whole.feed_lines(piece)
         assert progress(whole) == (running, {})
         whole.writer_gone("aaaaaaaaaaaa")
         assert progress(whole) == ({}, running)
@@ -83,13 +88,11 @@ def test_a_load_that_ended_before_its_start_was_read_is_not_in_progress():
     assert not fold([start, end], gone=False).state.loads.open
 
 
-def test_a_load_whose_end_was_read_long_before_its_start_is_not_in_progress():
-    """The end is remembered until every event before it was met."""
-    log = load_log("start", "start l2", "end")
-    whole = Fold(CATALOG)
-    for line in (log[2], log[1], log[0]):
-        whole.feed_lines([line])
-    assert progress(whole) == ({"": 1}, {})
+def test_label_sets_of_loads_are_as_old_as_the_earliest_event_that_named_them():
+    loads, labels = Loads(), ("vllm", "m", "", "")
+    for timestamp in ("2", "1", "3"):
+        loads.note(labels, timestamp)
+    assert loads.series == {labels: "1"}
 
 
 def test_a_load_finished_without_an_id_ends_nothing():
