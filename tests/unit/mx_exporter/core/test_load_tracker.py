@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import ABANDONED, IN_PROGRESS, Catalog
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.load_tracker import Loads
 from tests.support import Lines
 from tests.support.folding import fold, value
 
 LOAD = {"engine": "vllm", "model": "m", "model_role": "main", "outcome": "success", "seconds": 1}
+PHASE = {"engine": "vllm", "model": "m", "phase": "chain"}
 
 
 def load_log(*events, proc="aaaaaaaaaaaa"):
@@ -93,6 +95,27 @@ def test_label_sets_of_loads_are_as_old_as_the_earliest_event_that_named_them():
     for timestamp in ("2", "1", "3"):
         loads.note(labels, timestamp)
     assert loads.series == {labels: "1"}
+
+
+def test_a_phase_that_names_another_model_is_a_phase_of_its_load():
+    lines = load_log("start")
+    lines.append(Lines(seq=1)("load_phase_started", **{**PHASE, "model": "other"}, load_id="l1"))
+    assert progress(fold(lines, gone=False)) == ({"chain": 1}, {})
+
+
+def test_loads_of_disjoint_processes_merge():
+    first = fold(load_log("start", "+chain"), gone=False)
+    for proc, gone in (("bbbbbbbbbbbb", False), ("cccccccccccc", True), ("dddddddddddd", True)):
+        first.state.merge(fold(load_log("start", "+chain", proc=proc), gone=gone).state)
+    assert progress(first) == ({"chain": 2}, {"chain": 2})
+
+
+def test_a_catalogue_without_families_of_loads_tracks_none():
+    families = [f for f in CATALOG.families if f.measure not in (IN_PROGRESS, ABANDONED)]
+    whole = Fold(Catalog(CATALOG.events.values(), families))
+    whole.feed_lines(load_log("start", "+chain"))
+    assert whole.state.events == {"load_started": 1, "load_phase_started": 1}
+    assert progress(whole) == ({}, {})
 
 
 def test_a_load_finished_without_an_id_ends_nothing():
