@@ -278,25 +278,34 @@ class Stream:
             if self._unclean is not None:
                 line = b"\n" + line
                 size += 1
-            # The number is drawn now. From here to the write no call stands, in which a signal
-            # handler could log, or raise and cost the number.
-            if seq != (free[0] if free else self._next_seq) or segment is not self._segment:
-                continue
-            if free:
-                del free[0]
-            else:
-                self._next_seq = seq + 1
-            break
+            # The number is drawn if it is still the one that the line has. From the comparison to
+            # the drawing, and on to the write, stands neither a call nor a jump that is taken:
+            # there a signal handler could log, and take the same.
+            drawn = False
+            try:
+                if free:
+                    if segment is self._segment and seq == free[0]:
+                        del free[0]
+                        drawn = True
+                elif segment is self._segment and seq == self._next_seq:
+                    self._next_seq = seq + 1
+                    drawn = True
+                if drawn:
+                    self._unclean = seq
+                    written = os.write(self._fd, line)
+                    break
+            except OSError as error:
+                free += [seq]  # no call: it must not fail close to the recursion limit
+                return self._reason(error, "io_error")
+            except RecursionError:
+                if drawn:
+                    free += [seq]
+                raise
+            except BaseException:
+                if drawn:
+                    self._settle_write(segment, seq, size)
+                raise
 
-        self._unclean = seq
-        try:
-            written = os.write(self._fd, line)
-        except OSError as error:
-            free.append(seq)
-            return self._reason(error, "io_error")
-        except BaseException:
-            self._settle_write(segment, seq, size)
-            raise
         self._size += written
         if written != size:
             self._unclean = seq
