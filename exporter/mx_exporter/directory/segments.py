@@ -1,10 +1,6 @@
-"""One segment file: opening it safely, asking whether its writer lives, its way into a fold."""
+"""One segment file and its way into a fold."""
 
 from __future__ import annotations
-
-import fcntl
-import os
-import stat
 
 from mx_log.files import SegmentName
 
@@ -20,43 +16,22 @@ BLOCK_BYTES = 256 * 1024
 ANCHOR_BYTES = 512
 
 
-class NotRegular(OSError):
-    """Something with a segment's name that is no regular file. It is left alone."""
-
-
-def open_segment(path: str, dir_fd: int | None = None) -> int:
-    """Open a segment for reading and return its descriptor.
-
-    Never follows a symlink and never blocks on a FIFO or device.
-
-    Raises `NotRegular` for anything but a regular file, ``OSError`` when it cannot be opened.
-    """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    fd = os.open(path, flags, dir_fd=dir_fd)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise NotRegular(f"{path} is not a regular file")
-    return fd
-
-
-def probe(fd: int) -> bool:
-    """Whether the writer of an open segment is gone: nobody holds the segment's lock.
-
-    A writer holds ``LOCK_EX`` from before its segment can be seen until it closes it or dies.
-    Never waits. Where there are no locks the answer is False: it cannot be told.
-    """
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    fcntl.flock(fd, fcntl.LOCK_UN)
-    return True
-
-
 class Segment:
     """What is known of one segment file, and its way into a fold."""
 
-    __slots__ = ("anchor", "done", "inode", "mtime", "name", "position", "size", "splitter")
+    __slots__ = (
+        "_seen",
+        "_since",
+        "anchor",
+        "done",
+        "inode",
+        "mtime",
+        "name",
+        "position",
+        "size",
+        "splitter",
+        "was_locked",
+    )
 
     def __init__(self, name: SegmentName, inode: int) -> None:
         self.name = name
@@ -70,6 +45,23 @@ class Segment:
         self.mtime = 0.0
         #: The writer is gone and everything was read.
         self.done = False
+        #: It was seen with a lock: whoever wrote it held one, and nobody writes it without.
+        self.was_locked = False
+        #: Size and time of modification at the latest look, and since when they are these (of the
+        #: follower's clock).
+        self._seen: tuple[int, float] | None = None
+        self._since = 0.0
+
+    def unchanged(self, now: float, age: float) -> float:
+        """For how many seconds it has been as it is.
+
+        :param now: the follower's clock.
+        :param age: for how long it is known to be so if this is the first look at it.
+        """
+        seen = (self.size, self.mtime)
+        if seen != self._seen:
+            self._seen, self._since = seen, now - (age if self._seen is None else 0.0)
+        return now - self._since
 
     def feed(self, fold: Fold, block: bytes) -> None:
         """Fold the lines that the next block completes."""

@@ -105,6 +105,7 @@ async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event, patien
         shipping = _LAST_SHIPPING_SECONDS
         if patient:
             shipping = _PATIENT_SHIPPING_SECONDS
+            pipeline.settle_at_once()
             with contextlib.suppress(asyncio.TimeoutError):
                 last = drains.after_drain("last", lambda: None)
                 await asyncio.wait_for(last, _PATIENT_DRAIN_SECONDS)

@@ -308,7 +308,7 @@ metrics.record_metadata_failure("random", reason="gone")
         ("0.7.1", "metrics = None", "another shape"),
     ],
 )
-def test_what_we_do_not_know_is_left_as_it_was(
+def test_an_unknown_kind_of_client_is_left_untouched(
     version: str, more: str, words: str, program, tmp_path: Path
 ) -> None:
     path = other(Path(program.path), tmp_path / "other", version, f"\n{more}\n")
@@ -328,7 +328,7 @@ assert client.metrics is None or vars(client.metrics) == before
     assert not program.directory.exists()
 
 
-def test_no_client_at_all(spawn: support.Spawner) -> None:
+def test_install_without_a_client_returns_false(spawn: support.Spawner) -> None:
     done = spawn.python(
         "-c",
         "from mx_emitter.modelexpress import install; assert install() is True",

@@ -17,7 +17,7 @@ SOURCE = Path(support.ROOT) / "emitter" / "mx_emitter"
 
 
 @pytest.mark.parametrize("value", ["1", "true", "YES", " on ", "True\n"])
-def test_is_on_when_it_is_told_so(value: str, log: Log, monkeypatch: Any) -> None:
+def test_the_variable_turns_it_on(value: str, log: Log, monkeypatch: Any) -> None:
     monkeypatch.setenv("MX_METRICS_ENABLED", value)
     assert enable_metrics() is True
     assert len(log.segments()) == 1

@@ -287,7 +287,7 @@ metrics.record_attempt("main", "last")
     program.log.check_books()
 
 
-def test_labels_are_made_to_text_outside_of_the_lock(program: Program) -> None:
+def test_labels_are_converted_outside_of_the_lock(program: Program) -> None:
     """A ``__str__`` that waits for a lock whose holder records would hang otherwise."""
     program.run(
         """
@@ -314,7 +314,7 @@ assert not thread.is_alive()
     assert len(program.log.events()) == 4
 
 
-def test_trouble_is_told_outside_of_the_lock(program: Program) -> None:
+def test_warnings_are_logged_outside_of_the_lock(program: Program) -> None:
     """A logging handler holds a lock of its own, and may record."""
     program.run(
         """

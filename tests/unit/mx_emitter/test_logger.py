@@ -184,7 +184,7 @@ def test_tracebacks(log: Log) -> None:
     assert "exception" not in nothing
 
 
-def test_is_structlogs(log: Log) -> None:
+def test_it_is_a_structlog_logger(log: Log) -> None:
     assert isinstance(get_logger(), structlog.BoundLoggerBase)
 
 

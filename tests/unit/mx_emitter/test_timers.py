@@ -110,7 +110,7 @@ def test_what_the_body_raises_passes_and_is_logged(
 
 
 @by_timer
-def test_times_while_metrics_are_off(
+def test_timers_time_while_metrics_are_off(
     name: str,
     arguments: tuple[Any, ...],
     event: str,
@@ -124,7 +124,7 @@ def test_times_while_metrics_are_off(
     assert span.seconds > 0
 
 
-def test_is_a_decorator_too(log: Log) -> None:
+def test_timers_are_decorators_too(log: Log) -> None:
     @metrics.time_load("vllm", "m", "main")
     def load(size: int) -> int:
         """Loads."""
