@@ -78,7 +78,8 @@ def run(
     from ..core.builtin import CATALOG
     from ..directory.generations import settled
     from ..exposition.json_lines import json_lines
-    from ..exposition.text import families, render
+    from ..exposition.samples import derived_families
+    from ..exposition.text import render
     from ..offline.fold_logs import fold_logs
 
     with _Progress() as progress:
@@ -87,14 +88,11 @@ def run(
                 CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
             )
         )
-    state = outcome.state
+    families = derived_families(CATALOG, outcome.state, source_id_label=source_id_label)
     if output == "json":
-        page = b"".join(json_lines(state, source_id_label=source_id_label))
+        put(b"".join(json_lines(families)))
     else:
-        openmetrics = output == "openmetrics"
-        metrics = families(state, source_id_label=source_id_label, openmetrics=openmetrics)
-        page = render(metrics, openmetrics=openmetrics)
-    put(page)
+        put(render(families, openmetrics=output == "openmetrics"))
     if source_id_label:
         say(SOURCE_ID_WARNING)
     _tell(found, bases, outcome)

@@ -10,15 +10,13 @@ import logging
 import os
 from collections.abc import Iterator
 
-from prometheus_client.core import Metric
-
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
 from ..core.state import State
 from ..directory.generations import settled
 from ..errors import MxError, UsageError
 from ..exposition.fold_metrics import state_families
-from ..exposition.text import families as derived_families
+from ..exposition.samples import FamilySamples, derived_families
 from ..offline.fold_logs import fold_logs
 from ..offline.fold_sources import Outcome
 from ..push.pushgateway import push_families
@@ -64,13 +62,12 @@ def push(settings: Settings) -> Outcome:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
-    families = list(_metrics(outcome.state, source_id_label=settings.source_id_label))
+    families = list(_families(outcome.state, source_id_label=settings.source_id_label))
     gateway = push_families(families, settings.pushgateway, job=settings.job, pod=settings.pod)
     logger.info("pushed to %s, as pod %s, from %s", gateway, settings.pod, path)
     return outcome
 
 
-def _metrics(state: State, *, source_id_label: bool) -> Iterator[Metric]:
-    # Without creation times: the classic text would give them as families of their own.
-    yield from derived_families(state, source_id_label=source_id_label)
+def _families(state: State, *, source_id_label: bool) -> Iterator[FamilySamples]:
+    yield from derived_families(CATALOG, state, source_id_label=source_id_label)
     yield from state_families(state)

@@ -428,7 +428,7 @@ def test_numbers_beyond_64_bits(field, given, kept):
 
 
 def test_every_timestamp_that_passes_can_be_turned_into_seconds():
-    from mx_exporter.exposition.text import seconds
+    from mx_exporter.exposition.samples import seconds
 
     for stamp in ("0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"):
         assert TIMESTAMP.fullmatch(stamp)
