@@ -19,7 +19,7 @@ import hypothesis
 import pytest
 
 from tests import support
-from tests.support import bring_client
+from tests.support import basics, bring_client
 from tests.support.shared import once
 
 #: Whether a test that is left out is a failure, as CI asks for.
@@ -194,7 +194,7 @@ def _nothing_left_behind() -> Iterator[None]:
         return not any(left())
 
     try:
-        support.wait_until(nothing_left, limit=5)
+        support.wait_until(nothing_left, limit=basics.LEFT_BEHIND_SECONDS)
     except AssertionError:
         names, new_fds, new_pids = left()
         for pid in new_pids:

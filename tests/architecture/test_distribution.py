@@ -154,6 +154,7 @@ def oldest_python() -> str:
     return str(support.leave_out("needs a Python 3.10"))
 
 
+@pytest.mark.long
 def test_the_whole_path_on_python_3_10(wheel: Path, spawn: support.Spawner, tmp_path: Path) -> None:
     """A rank logs, the exporter serves, a replay agrees; with the libraries that 3.10 gets."""
     home = tmp_path / "venv"

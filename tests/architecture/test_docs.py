@@ -14,6 +14,7 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.decode import Event
 from mx_log.schema import EVENTS, HEADERS, RESERVED_KEYS
 from tests import support
+from tests.support.layers import modules
 
 PAGES = sorted([*support.ROOT.glob("*.md"), *support.ROOT.glob("docs/**/*.md")])
 
@@ -46,13 +47,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_architecture_names_every_module() -> None:
     text = (support.ROOT / "docs" / "architecture.md").read_text()
-    tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
-    named = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| ([^|]+) \|", tables, re.M))))
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
     there = {
-        path.stem
-        for package in ("emitter/mx_emitter", "exporter/mx_exporter")
-        for path in (support.ROOT / package).rglob("*.py")
-        if not path.stem.startswith("__")
+        name.rpartition(".")[2]
+        for name, path in modules(support.ROOT)
+        if not path.stem.startswith("__") and "site" not in path.parts
     }
     assert named == there
 

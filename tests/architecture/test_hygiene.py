@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -17,8 +18,10 @@ LEAKS = {
 
 
 SUITE = """
-import os, subprocess, threading
+import os, pathlib, subprocess, threading
 from tests import support
+from tests.support import basics
+basics.LEFT_BEHIND_SECONDS = 0.5
 KEPT = []
 
 def test_one():
@@ -26,12 +29,14 @@ def test_one():
 """
 
 
-def run(spawn: support.Spawner, directory: Path, body: str, **env: str) -> support.Process:
+def run(
+    spawn: support.Spawner, directory: Path, body: str, *options: str, **env: str
+) -> support.Process:
     """Run a suite of one test, beside our own conftest."""
     shutil.copy(support.ROOT / "tests" / "conftest.py", directory)
     (directory / "pytest.ini").write_text(f"[pytest]\npythonpath = {support.ROOT}\n")
     (directory / "test_one.py").write_text(SUITE.format(body))
-    process = spawn.python("-m", "pytest", "-q", "-rA", directory, env=env, cwd=directory)
+    process = spawn.python("-m", "pytest", "-q", "-rA", *options, directory, env=env, cwd=directory)
     process.result()
     return process
 
@@ -51,10 +56,12 @@ def test_what_is_left_out_is_listed(spawn: support.Spawner, tmp_path: Path) -> N
     assert "test_one.py::test_one: no moon" in process.output
 
 
+@pytest.mark.parametrize("workers", ["0", "1"])
 def test_what_is_left_out_fails_where_all_is_asked_for(
-    spawn: support.Spawner, tmp_path: Path
+    workers: str, spawn: support.Spawner, tmp_path: Path
 ) -> None:
-    process = run(spawn, tmp_path, "support.leave_out('no moon')", MX_TEST_ALL="1")
+    body = "support.leave_out('no moon')"
+    process = run(spawn, tmp_path, body, "-n", workers, MX_TEST_ALL="1")
     assert process.returncode == 1
     assert "left out, and MX_TEST_ALL=1 asks for every test: no moon" in process.output
 
@@ -63,3 +70,12 @@ def test_the_products_variables_are_gone(spawn: support.Spawner, tmp_path: Path)
     body = "assert not [name for name in os.environ if support.is_products(name)]"
     process = run(spawn, tmp_path, body, MX_METRICS_DIR="/nowhere", POD_NAME="pod", RANK="3")
     assert process.returncode == 0, process.output
+
+
+def test_busy_loops_end_with_the_run(spawn: support.Spawner, tmp_path: Path) -> None:
+    body = "print(pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text())"
+    process = run(spawn, tmp_path, body, "-s", MX_TEST_BUSY="2")
+    assert process.returncode == 0, process.output
+    pids = re.findall(r"^(\d+) (\d+)", process.output, re.MULTILINE)
+    assert len(pids) == 1
+    assert not [pid for pid in pids[0] if Path(f"/proc/{pid}").exists()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests import support
 
 
@@ -12,6 +14,7 @@ def test_ruff(spawn: support.Spawner) -> None:
     assert ruff.result() == 0, ruff.output
 
 
+@pytest.mark.long
 def test_mypy(spawn: support.Spawner) -> None:
     mypy = spawn(sys.executable, "-m", "mypy", cwd=support.ROOT)
     assert mypy.result(300) == 0, mypy.output

@@ -19,6 +19,9 @@ from tests import support
 from tests.support import DEPLOY, Prometheus, serving
 from tests.support.promql import filled
 
+#: One worker starts Prometheus and the ranks, and begins with it.
+pytestmark = [pytest.mark.xdist_group("dashboard"), pytest.mark.long]
+
 RANK = support.ROOT / "tests" / "demo" / "rank.py"
 
 

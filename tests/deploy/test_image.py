@@ -19,6 +19,9 @@ from mx_exporter.config import DEFAULT_PORT
 from tests import support
 from tests.support import DEPLOY, serving
 
+#: One worker builds the image, and begins with it.
+pytestmark = [pytest.mark.xdist_group("image"), pytest.mark.long]
+
 IMAGE = DEPLOY / "image"
 PYTHONS = {"310", "311", "312", "313", "314"}
 

@@ -111,6 +111,7 @@ def test_promtool_takes_the_web_configuration(example: str, promtool: str, secre
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_monitor_with_certificates_scrapes_a_sidecar_that_asks_for_them(
     parts: dict[str, dict[str, Any]],
     spawn: support.Spawner,

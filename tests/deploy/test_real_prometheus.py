@@ -184,6 +184,7 @@ COMPACTING = {
 }
 
 
+@pytest.mark.long
 def test_no_counter_falls_when_the_exporter_is_started_again(
     server: Callable[[serving.Exporter], Prometheus], spawn: Spawner, log: Path
 ) -> None:
@@ -219,6 +220,7 @@ def test_no_counter_falls_when_the_exporter_is_started_again(
     assert set(asked(prometheus, "changes(mx_nixl_receive_created[10m])").values()) == {0}
 
 
+@pytest.mark.long
 def test_increase_sees_the_first_event_of_a_fresh_pod(
     server: Callable[[serving.Exporter], Prometheus], spawn: Spawner, log: Path
 ) -> None:

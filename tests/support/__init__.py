@@ -16,6 +16,7 @@ from __future__ import annotations
 from tests.support.basics import (
     DEPLOY,
     ROOT,
+    SOON,
     clean_environment,
     free_port,
     is_products,
@@ -31,6 +32,7 @@ from tests.support.servers import Prometheus, Pushgateway
 __all__ = [
     "DEPLOY",
     "ROOT",
+    "SOON",
     "Lines",
     "Process",
     "Prometheus",

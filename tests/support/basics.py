@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,13 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
+
+#: Seconds that something quick takes at most, where other processes have the cores. On a machine of
+#: its own it takes less than one; what it must not wait for takes ten or more.
+SOON = 5.0
+
+#: Seconds after a test until what it started must be gone.
+LEFT_BEHIND_SECONDS = 20.0
 
 #: Variables that the product reads, or that a launcher would set for it.
 PRODUCT_PREFIXES = ("MX_", "POD_")
@@ -49,7 +56,7 @@ def leave_out(reason: str) -> Any:
     pytest.skip(reason)
 
 
-def wait_until(condition: Callable[[], T], limit: float = 30.0, message: str = "") -> T:
+def wait_until(condition: Callable[[], T], limit: float = 60.0, message: str = "") -> T:
     """Call ``condition`` until it gives something true, and return that.
 
     ``limit`` is in seconds and generous on purpose: it is only ever reached by a fault.
@@ -87,8 +94,31 @@ def take_all_room(ballast: Path) -> None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at the moment."""
+    """A TCP port that nobody listens on at the moment.
+
+    It lies below the ports that the kernel gives to connections, and each worker of the run has a
+    range of its own, so that nobody else gets it before it is used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    while True:
+        port = next(_PORTS)
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+                return port
+            except OSError:
+                continue
+
+
+def _ports() -> Iterator[int]:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 10_000 + worker % 10 * 2_000
+    # Another run on the same machine begins somewhere else.
+    start = os.getpid() * 37 % 2_000
+    while True:
+        for n in range(2_000):
+            yield first + (start + n) % 2_000
+
+
+_PORTS = _ports()

@@ -10,6 +10,8 @@ import stat
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
+from mx_log.locks import open_directory
+
 from ..context.rank import find_rank
 from ..log.directory import weigh
 from ..settings import Settings, read_settings
@@ -162,7 +164,7 @@ def _may_write(path: str) -> bool:
 def _has_flock(path: str) -> bool:
     """Tried on the directory itself, which nobody locks: nothing is made for it."""
     try:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = open_directory(path)
     except OSError:
         return True
     try:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import json
 import os
-import stat
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from mx_log import locks
 from mx_log.files import BAD_SNAPSHOT_NAME, LOCK_NAME, SegmentName, is_ours, parse_segment_name
 
 from ..log.directory import existing
@@ -26,13 +24,8 @@ from ..settings import Settings
 #: Seconds after which a file in the making has no maker any more, unless it is locked.
 MAKING_SECONDS = 60.0
 
-#: A header is the first line of its segment, and shorter than this.
-_HEAD_BYTES = 16 * 1024
-
 #: Processes that a refusal names at most.
 _NAMED = 16
-
-_OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class InUse(Exception):
@@ -83,51 +76,14 @@ def reset(settings: Settings, *, force: bool = False) -> Outcome:
 def _take_lock(folder: int) -> tuple[int, list[str]]:
     """The exporter's lock, held (-1: not had), and what is to be said against a reset."""
     try:
-        fd = _open_lock(folder)
+        # It is signed: an exporter that comes meanwhile says who is in its way.
+        return locks.take_directory(folder), []
+    except locks.Owned as owned:
+        return -1, [f"it is owned by an exporter, {owned}"]
+    except locks.NoLocks as error:
+        return -1, [f"the file system has no locks, so who uses it is unknown: {error.strerror}"]
     except OSError as error:
         return -1, [f"{LOCK_NAME} cannot be opened: {error.strerror}"]
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        said = _json(_head(fd))
-        os.close(fd)
-        return -1, [f"it is owned by an exporter, {_who(said)}"]
-    except OSError as error:
-        os.close(fd)
-        return -1, [f"the file system has no locks, so who uses it is unknown: {error.strerror}"]
-    if not _is_named(folder, fd):
-        os.close(fd)
-        return -1, [f"{LOCK_NAME} was replaced at this moment"]
-    # An exporter that comes meanwhile says who is in its way.
-    words = json.dumps({"pid": os.getpid(), "hostname": os.uname().nodename}) + "\n"
-    with contextlib.suppress(OSError):
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, words.encode(), 0)
-    return fd, []
-
-
-def _is_named(folder: int, fd: int) -> bool:
-    """Whether the lock that we hold is the one that an exporter would find."""
-    try:
-        named = os.stat(LOCK_NAME, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return False
-    return os.path.samestat(named, os.fstat(fd))
-
-
-def _open_lock(folder: int) -> int:
-    # Not opened with O_CREAT where it is there: the kernel refuses that for a file of another
-    # user in a directory that anybody may write to. To lock it, reading it is enough.
-    try:
-        return os.open(LOCK_NAME, os.O_RDWR | _OPEN, dir_fd=folder)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN
-            return os.open(LOCK_NAME, flags, 0o644, dir_fd=folder)
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-    return os.open(LOCK_NAME, os.O_RDONLY | _OPEN, dir_fd=folder)
 
 
 # --------------------------------------------------------------------------------------
@@ -180,15 +136,15 @@ class _Survey:
                 if name == segment.temporary and _is_young(fd):
                     self._others.append(name)
                     return
-                held = _is_held(fd)
-                header = _json(_head(fd))
+                held = not locks.share(fd)
+                header = locks.read_head(fd)
         except FileNotFoundError:
             return
         except OSError as error:
             held, header = False, {}
             self._untold[name] = error.strerror or str(error)
         if held:
-            self._held.setdefault(segment.proc, _who(header))
+            self._held.setdefault(segment.proc, locks.process_named(header))
         elif header.get("locked") is False:
             self._untold[name] = "its file system had no locks"
         (self._others if held or name in self._untold else self._free).append(name)
@@ -213,21 +169,10 @@ def _is_young(fd: int) -> bool:
     return os.fstat(fd).st_mtime > time.time() - MAKING_SECONDS
 
 
-def _is_held(fd: int) -> bool:
-    """Whether the writer of an open segment lives. Raises OSError where that cannot be told."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
-
-
 @contextlib.contextmanager
 def _opened(folder: int, name: str) -> Iterator[int]:
-    fd = os.open(name, os.O_RDONLY | _OPEN, dir_fd=folder)
+    fd = locks.open_regular(name, folder)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "no regular file any more", name)
         yield fd
     finally:
         os.close(fd)
@@ -260,29 +205,6 @@ def _remove(folder: int, names: list[str], force: bool) -> Outcome:
 def _unlink_unless_held(folder: int, name: str) -> None:
     """The lock is looked at once more with the file at hand, and held until its name is gone."""
     with _opened(folder, name) as fd:
-        if _is_held(fd):
+        if not locks.share(fd):
             raise OSError(errno.EBUSY, "its writer lives", name)
         os.unlink(name, dir_fd=folder)
-
-
-def _head(fd: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return os.pread(fd, _HEAD_BYTES, 0).partition(b"\n")[0]
-    return b""
-
-
-def _json(line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _who(words: dict[str, Any]) -> str:
-    pid, host = words.get("pid"), words.get("hostname")
-    if not isinstance(pid, int):
-        return "a process that did not say which"
-    if not isinstance(host, str):
-        return f"process {pid}"
-    return f"process {pid} on {host[:255] if host.isprintable() else ascii(host[:255])}"

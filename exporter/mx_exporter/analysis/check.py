@@ -14,7 +14,7 @@ from ..core.catalog import Catalog
 from ..core.decode import Event, Rejected, name_of
 from ..core.fold import Fold
 from ..core.reducers import REFUSALS
-from ..offline.inputs import gather, merged
+from ..offline.inputs import find_inputs, merge_snapshots
 from ..offline.reader import read
 from ..offline.sources import Source, Unreadable
 from .check_report import FileReport, Report, SnapshotReport
@@ -23,7 +23,7 @@ from .check_report import FileReport, Report, SnapshotReport
 _NAMES = 1000
 
 
-def look_at(catalog: Catalog, logs: tuple[str, ...]) -> Report:
+def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
     """Read ``logs`` once and say what is amiss.
 
     :param catalog: what is derived from them.
@@ -32,16 +32,16 @@ def look_at(catalog: Catalog, logs: tuple[str, ...]) -> Report:
     :raises MxError: two snapshots know the same process.
     :raises StartOver: an exporter compacted one of the directories meanwhile.
     """
-    found, bases, writers = gather(catalog, logs)
-    snapshots = [SnapshotReport.of(base) for base in bases]
-    fold = Fold(catalog, merged(catalog, bases))
+    found, snapshots, writers = find_inputs(catalog, logs)
+    reports = [SnapshotReport.of(snapshot) for snapshot in snapshots]
+    fold = Fold(catalog, merge_snapshots(catalog, snapshots))
     files = []
     for source in found.sources:
         report = _check(source, fold, writing=source.path in writers.open)
         if report.unreadable is not None and report.unreadable.vanished:
             found.marks.check()
         files.append(report)
-    return Report(found, writers, snapshots, files, fold.state)
+    return Report(found, writers, reports, files, fold.state)
 
 
 def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..core.state import State
-from ..offline.inputs import Base
+from ..offline.inputs import SnapshotInput
 from ..offline.sources import Found, Source, Unreadable
 from ..offline.writers import Writers
 
@@ -25,7 +25,7 @@ class Fault(NamedTuple):
     line: int
     #: ``rejected`` or ``refused``
     kind: str
-    #: A key of `parse.REASONS` or `fold.REFUSALS`.
+    #: A key of `decode.REASONS` or `reducers.REFUSALS`.
     reason: str
     detail: str
 
@@ -63,7 +63,7 @@ class FileReport:
 class SnapshotReport:
     """What a snapshot stands for: its totals, before anything was folded onto it."""
 
-    base: Base
+    given: SnapshotInput
     events: Counter[str]
     rejected: Counter[str]
     refused: Counter[str]
@@ -74,11 +74,11 @@ class SnapshotReport:
     processes: int
 
     @classmethod
-    def of(cls, base: Base) -> SnapshotReport:
+    def of(cls, given: SnapshotInput) -> SnapshotReport:
         """Note the totals, which the fold will go on from."""
-        state = base.snapshot.state
+        state = given.snapshot.state
         return cls(
-            base,
+            given,
             events=Counter(state.events),
             rejected=Counter(state.rejected),
             refused=Counter(state.refused),
@@ -113,7 +113,7 @@ class Report:
             or state.rejected.total() > 0
             or state.refused.total() > 0
             or any(report.faulty for report in self.files)
-            or any(report.base.problem for report in self.snapshots)
+            or any(report.given.problem for report in self.snapshots)
         )
 
 
@@ -131,9 +131,9 @@ def as_lines(report: Report) -> Iterator[str]:
 
 
 def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
-    path = report.base.source.shown
-    if report.base.problem:
-        yield f"{path}: {_clean(report.base.problem)}"
+    path = report.given.source.shown
+    if report.given.problem:
+        yield f"{path}: {_clean(report.given.problem)}"
         return
     lost = sum(last - first + 1 for ranges in report.lost.values() for first, last in ranges)
     counts = [
@@ -147,7 +147,7 @@ def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
         if count
     ]
     rejected = report.rejected.total()
-    if not report.base.snapshot.segments:
+    if not report.given.snapshot.segments:
         yield f"{path}: stands for no segments yet"
         return
     yield (
@@ -162,7 +162,7 @@ def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
         if reasons:
             named = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
             yield f"{path}: {what}: {named}"
-    for family in report.base.snapshot.changed:
+    for family in report.given.snapshot.changed:
         yield f"{path}: derived with another table of {family}, which lacks these events"
 
 
@@ -214,7 +214,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
             (state.lost, "event lost", "events lost"),
             (unread, "file not read whole", "files not read whole"),
             (
-                sum(bool(snapshot.base.problem) for snapshot in snapshots),
+                sum(bool(snapshot.given.problem) for snapshot in snapshots),
                 "snapshot that cannot be used",
                 "snapshots that cannot be used",
             ),
@@ -281,16 +281,16 @@ def as_object(report: Report) -> dict[str, Any]:
         "faulty": report.faulty,
         "snapshots": [
             {
-                "path": snapshot.base.source.shown,
-                "segments": snapshot.base.snapshot.segments,
+                "path": snapshot.given.source.shown,
+                "segments": snapshot.given.snapshot.segments,
                 "events": dict(sorted(snapshot.events.items())),
                 "rejected": dict(snapshot.rejected),
                 "refused": dict(snapshot.refused),
                 "not_known": snapshot.skipped,
                 "duplicates": snapshot.duplicates,
                 "lost_ranges": snapshot.lost,
-                "families_lacking": snapshot.base.snapshot.changed,
-                "problem": snapshot.base.problem or None,
+                "families_lacking": snapshot.given.snapshot.changed,
+                "problem": snapshot.given.problem or None,
             }
             for snapshot in report.snapshots
         ],

@@ -32,12 +32,12 @@ def run(logs: tuple[str, ...], *, as_json: bool = False) -> int:
     """
     import orjson
 
-    from ..analysis.check import look_at
+    from ..analysis.check import examine
     from ..analysis.check_report import as_lines, as_object
     from ..core.builtin import CATALOG
     from ..directory.generations import settled
 
-    report = settled(lambda: look_at(CATALOG, logs))
+    report = settled(lambda: examine(CATALOG, logs))
     if as_json:
         text = orjson.dumps(as_object(report)) + b"\n"
     else:

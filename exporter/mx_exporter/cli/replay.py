@@ -16,7 +16,7 @@ from .stdio import put, say
 
 if TYPE_CHECKING:
     from ..offline.fold_sources import Outcome
-    from ..offline.inputs import Base
+    from ..offline.inputs import SnapshotInput
     from ..offline.sources import Found
 
 #: Problems with single files that are told one by one.
@@ -83,7 +83,7 @@ def run(
     from ..offline.fold_logs import fold_logs
 
     with _Progress() as progress:
-        found, bases, outcome = settled(
+        found, snapshots, outcome = settled(
             lambda: fold_logs(
                 CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
             )
@@ -95,24 +95,24 @@ def run(
         put(render(families, openmetrics=output == "openmetrics"))
     if source_id_label:
         say(SOURCE_ID_WARNING)
-    _tell(found, bases, outcome)
+    _tell(found, snapshots, outcome)
     return int(outcome.short)
 
 
-def _tell(found: Found, bases: list[Base], outcome: Outcome) -> None:
+def _tell(found: Found, snapshots: list[SnapshotInput], outcome: Outcome) -> None:
     """Say on standard error what did not become metrics, if anything."""
-    for base in bases:
-        if base.snapshot.changed:
-            families = ", ".join(base.snapshot.changed)
+    for given in snapshots:
+        if given.snapshot.changed:
+            families = ", ".join(given.snapshot.changed)
             say(
-                f"{base.source.shown}: derived with another table, so {families} "
-                f"{'hold' if base.snapshot.changed[1:] else 'holds'} only what is in the segments"
+                f"{given.source.shown}: derived with another table, so {families} "
+                f"{'hold' if given.snapshot.changed[1:] else 'holds'} only what is in the segments"
             )
     for source, error in outcome.problems[:_TOLD]:
         say(f"{source.shown}: {error}")
     if len(outcome.problems) > _TOLD:
         say(f"{len(outcome.problems) - _TOLD} more files were left alone or not read whole")
-    if not found.sources and not bases:
+    if not found.sources and not snapshots:
         say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
     state = outcome.state
     counts = Counter(

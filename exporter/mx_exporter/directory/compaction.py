@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, SegmentName, parse_segment_name
+from mx_log.locks import open_directory, open_regular, probe
 
 from ..core.snapshot_codec import BadSnapshot, Snapshot, dump
 from ..core.state import State
 from . import snapshot
 from .follower import Follower
-from .segments import BLOCK_BYTES, Segment, open_segment, probe
+from .segments import BLOCK_BYTES, Segment
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class Retention:
         if self._clock() < self._not_before or follower.identity is None:
             return
         try:
-            dir_fd = os.open(follower.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            dir_fd = open_directory(follower.directory)
             try:
                 self._sweep(dir_fd, follower)
                 chosen = self._due(dir_fd, follower, released)
@@ -129,7 +130,7 @@ class Retention:
         if self._clock() < self._not_before or follower.identity is None:
             return False
         try:
-            dir_fd = os.open(follower.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            dir_fd = open_directory(follower.directory)
             try:
                 if not follower.knows(snapshot.identity(dir_fd)):
                     return False
@@ -231,7 +232,7 @@ class Retention:
         covered = dict(base.segments)
         for segment in chosen:
             again = Segment(segment.name, segment.inode)
-            fd = open_segment(str(segment.name), dir_fd)
+            fd = open_regular(str(segment.name), dir_fd)
             try:
                 while again.position < segment.size:
                     wanted = min(BLOCK_BYTES, segment.size - again.position)
@@ -270,7 +271,7 @@ class Retention:
     def _is_abandoned(self, dir_fd: int, name: str) -> bool:
         """A file in the making is locked from its first moment on, or a minute old."""
         try:
-            fd = open_segment(name, dir_fd)
+            fd = open_regular(name, dir_fd)
         except OSError:
             return False
         try:

@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from mx_log.files import SNAPSHOT_NAME, SegmentName
+from mx_log.locks import NotRegular, open_directory, open_regular, probe
 
 from ..core.fold import Fold
 from ..core.snapshot_codec import BadSnapshot
 from . import snapshot
 from .generations import StartOver
 from .scan import Listing
-from .segments import BLOCK_BYTES, NotRegular, Segment, open_segment, probe
+from .segments import BLOCK_BYTES, Segment
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class Follower:
         """
         self._deadline, self._whole = deadline, False
         try:
-            dir_fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            dir_fd = open_directory(self.directory)
         except OSError as error:
             self._lost_directory(error)
             return
@@ -297,9 +298,9 @@ class Follower:
         """Read what a segment has; return whether it is done now."""
         name = str(segment.name)
         try:
-            fd = open_segment(name, dir_fd)
+            fd = open_regular(name, dir_fd)
         except NotRegular as error:
-            self._ignore("not_regular", name, str(error))
+            self._ignore("not_regular", name, error.strerror or str(error))
             return False
         except FileNotFoundError:
             if snapshot.identity(dir_fd) not in (None, self._snapshot):

@@ -36,11 +36,12 @@ from io import FileIO
 from typing import BinaryIO
 
 from mx_log.files import SegmentName
+from mx_log.locks import open_directory, open_regular
 from mx_log.schema import MAX_LINE_BYTES
 
 from ..core.decode import Decoder, Event
 from . import atomic_write
-from .segments import BLOCK_BYTES, Segment, open_segment
+from .segments import BLOCK_BYTES, Segment
 
 _log = logging.getLogger(__name__)
 
@@ -230,8 +231,7 @@ class Shipper:
         due = [piece for piece in pieces if piece.done and not piece.archived]
         if self._archive is None or not due:
             return
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        archive_fd = os.open(self._archive, flags)
+        archive_fd = open_directory(self._archive)
         try:
             for piece in due:
                 if self._is_over():
@@ -257,7 +257,7 @@ class Shipper:
 
     def _open(self, name: SegmentName) -> FileIO:
         try:
-            return FileIO(open_segment(os.path.join(self._directory, str(name))))
+            return FileIO(open_regular(os.path.join(self._directory, str(name))))
         except FileNotFoundError:
             raise _Gone from None
 

@@ -13,12 +13,12 @@ from typing import BinaryIO
 import orjson
 
 from mx_log.files import SNAPSHOT_NAME
+from mx_log.locks import open_regular
 
 from ..core.catalog import Catalog
 from ..core.snapshot_codec import Snapshot, dump, load
 from ..core.state import State
 from . import atomic_write
-from .segments import open_segment
 
 
 def read(catalog: Catalog, dir_fd: int) -> tuple[Snapshot, tuple[int, int, int]] | None:
@@ -70,7 +70,7 @@ def write(dir_fd: int, data: bytes) -> tuple[int, int, int]:
 
 def _contents(dir_fd: int) -> tuple[bytes, tuple[int, int, int]] | None:
     try:
-        fd = open_segment(SNAPSHOT_NAME, dir_fd)
+        fd = open_regular(SNAPSHOT_NAME, dir_fd)
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:

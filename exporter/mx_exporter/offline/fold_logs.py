@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..core.catalog import Catalog
 from ..errors import MxError
 from .engines.process_pool import fold_all
 from .fold_sources import Outcome
-from .inputs import Base, gather, merged
+from .inputs import SnapshotInput, find_inputs, merge_snapshots
 from .sources import Found
+
+
+class Folded(NamedTuple):
+    """What a fold of logs gave, and from what."""
+
+    found: Found
+    snapshots: list[SnapshotInput]
+    outcome: Outcome
 
 
 def _ignore(_: int) -> None:
@@ -23,7 +32,7 @@ def fold_logs(
     max_series: int | None = None,
     jobs: int | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
-) -> tuple[Found, list[Base], Outcome]:
+) -> Folded:
     """Fold ``logs`` once.
 
     :param catalog: what is derived from them.
@@ -36,11 +45,11 @@ def fold_logs(
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     :raises StartOver: an exporter compacted one of the directories meanwhile.
     """
-    found, bases, writers = gather(catalog, logs)
-    for base in bases:
-        if base.problem:
+    found, snapshots, writers = find_inputs(catalog, logs)
+    for given in snapshots:
+        if given.problem:
             raise MxError(
-                f"{base.source.shown}: {base.problem}; all that it stands for would be missing. "
+                f"{given.source.shown}: {given.problem}; all that it stands for would be missing. "
                 "Put a good one in its place, or name the segments alone to go without it"
             )
     seen = _ignore if progress is None else progress(sum(s.size for s in found.sources))
@@ -48,10 +57,10 @@ def fold_logs(
         catalog,
         found.sources,
         writers,
-        base=merged(catalog, bases),
+        base=merge_snapshots(catalog, snapshots),
         marks=found.marks,
         max_series=max_series,
         jobs=jobs,
         seen=seen,
     )
-    return found, bases, outcome
+    return Folded(found, snapshots, outcome)

@@ -19,7 +19,7 @@ from .writers import Writers, survey
 
 
 @dataclass
-class Base:
+class SnapshotInput:
     """A snapshot among the logs."""
 
     source: Source
@@ -29,66 +29,66 @@ class Base:
     problem: str = ""
 
 
-class Logs(NamedTuple):
+class Inputs(NamedTuple):
     """All that the arguments of a command name, as it stands at one moment."""
 
     found: Found
-    bases: list[Base]
+    snapshots: list[SnapshotInput]
     writers: Writers
 
 
-def gather(catalog: Catalog, arguments: Iterable[str]) -> Logs:
+def find_inputs(catalog: Catalog, arguments: Iterable[str]) -> Inputs:
     """Resolve the arguments, read the snapshots, and tell which writers live.
 
     Raises `UsageError` and `MxError` as `find` does, `StartOver` when a directory was compacted
     meanwhile: between its snapshot and its listing something may be missing.
     """
     found = find(arguments)
-    bases = _take_up(catalog, found)
+    snapshots = _read_snapshots(catalog, found)
     writers = survey(found)
     found.marks.check()
-    return Logs(found, bases, writers)
+    return Inputs(found, snapshots, writers)
 
 
-def merged(catalog: Catalog, bases: Iterable[Base]) -> State:
+def merge_snapshots(catalog: Catalog, snapshots: Iterable[SnapshotInput]) -> State:
     """The state of all snapshots together; they are used up.
 
     :raises MxError: two of them know the same process.
     """
     state = State(catalog)
     holders: dict[str, Source] = {}
-    for base in bases:
-        theirs = base.snapshot.state
+    for given in snapshots:
+        theirs = given.snapshot.state
         shared = sorted(holders.keys() & theirs.books.keys())
         if shared:
             more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
             raise MxError(
-                f"{holders[shared[0]].shown} and {base.source.shown} both stand for process "
+                f"{holders[shared[0]].shown} and {given.source.shown} both stand for process "
                 f"{shared[0]}{more}, and what they have in common cannot be told apart: leave one "
                 "of the two out (the older, if one is a later copy of the other)"
             )
-        holders.update(dict.fromkeys(theirs.books, base.source))
+        holders.update(dict.fromkeys(theirs.books, given.source))
         state.merge(theirs)
     return state
 
 
-def _take_up(catalog: Catalog, found: Found) -> list[Base]:
+def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
     """Read the snapshots; the segments that they stand for are sources no longer."""
-    bases = []
+    snapshots = []
     met: set[bytes] = set()
     for source in found.snapshots:
         try:
             data = b"".join(blocks(source))
-            base = Base(source, load(catalog, data))
+            given = SnapshotInput(source, load(catalog, data))
         except Unreadable as error:
             if error.vanished:
                 found.marks.check()
-            bases.append(Base(source, Snapshot(State(catalog)), str(error)))
+            snapshots.append(SnapshotInput(source, Snapshot(State(catalog)), str(error)))
         except BadSnapshot as error:
-            bases.append(Base(source, Snapshot(State(catalog)), str(error)))
+            snapshots.append(SnapshotInput(source, Snapshot(State(catalog)), str(error)))
         else:
-            found.cover(source, base.snapshot.segments)
+            found.cover(source, given.snapshot.segments)
             if data not in met:  # a copy of the same one
-                bases.append(base)
+                snapshots.append(given)
             met.add(data)
-    return bases
+    return snapshots

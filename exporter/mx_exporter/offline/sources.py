@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mx_log.files import SNAPSHOT_NAME, SegmentName, parse_segment_name
+from mx_log.locks import NotRegular, open_regular
 
 from ..config import resolve_directory
 from ..directory.generations import Marks
-from ..directory.segments import NotRegular, open_segment
 from ..errors import MxError, UsageError
 
 STDIN = "-"
@@ -251,7 +251,7 @@ def open_source(source: Source) -> int:
     """
     try:
         if source.listed:
-            return open_segment(source.path)
+            return open_regular(source.path)
         fd = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except NotRegular:
         raise _left_alone() from None

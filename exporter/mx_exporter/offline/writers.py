@@ -6,13 +6,9 @@ import os
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import orjson
+from mx_log.locks import probe, read_head
 
-from ..directory.segments import probe
 from .sources import Found, Source, Unreadable, in_order, open_source, ours_in
-
-#: A header is the first line of its segment, and shorter than this.
-_HEAD_BYTES = 16 * 1024
 
 
 @dataclass
@@ -92,19 +88,9 @@ def _look(source: Source) -> _Look:
         return _Look(n, path, held=False, lockless=False)
     try:
         held = not probe(fd)
-        head = os.pread(fd, _HEAD_BYTES, 0).partition(b"\n")[0]
+        lockless = read_head(fd).get("locked") is False
     except OSError:
         return _Look(n, path, held=False, lockless=False)
     finally:
         os.close(fd)
-    lockless = _is_lockless(head)
     return _Look(n, path, held=held and not lockless, lockless=lockless)
-
-
-def _is_lockless(head: bytes) -> bool:
-    """Whether a header says that its writer's file system has no locks."""
-    try:
-        header = orjson.loads(head)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(header, dict) and header.get("locked") is False

@@ -52,11 +52,11 @@ def push(settings: Settings) -> Outcome:
     path = settings.directory.path
     if (objection := settings.directory.objection()) is not None:
         raise MxError(f"nothing was pushed: {path} {objection}")
-    found, bases, outcome = settled(
+    found, snapshots, outcome = settled(
         # Absolute, since "-" is standard input.
         lambda: fold_logs(CATALOG, (os.path.abspath(path),), max_series=settings.max_series, jobs=1)
     )
-    if not found.sources and not bases:
+    if not found.sources and not snapshots:
         raise MxError(f"nothing was pushed: there is no segment in {path}")
     for source, error in outcome.problems:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)

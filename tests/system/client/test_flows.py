@@ -16,6 +16,9 @@ from tests import support
 from tests.support import parity
 from tests.support.emitting import Log
 
+#: One worker drives the client through its loads, and begins with it.
+pytestmark = [pytest.mark.xdist_group("flows"), pytest.mark.long]
+
 PROGRAM = parity.PROGRAMS / "flows.py"
 PYTHON = support.ROOT / ".venv-client" / "bin" / "python"
 EMITTER = support.ROOT / "emitter"

@@ -26,6 +26,7 @@ def crashes(tmp_path: Path) -> Iterator[Crashes]:
     made.end()
 
 
+@pytest.mark.long
 def test_every_acknowledged_event_is_on_the_page_exactly_once(
     crashes: Crashes, spawn: support.Spawner
 ) -> None:

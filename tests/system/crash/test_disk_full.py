@@ -6,6 +6,8 @@ import signal
 import struct
 from pathlib import Path
 
+import pytest
+
 from tests import support
 from tests.support import compacting, serving
 from tests.support.pages import Samples, only_grows, parse, replayed, total
@@ -64,6 +66,7 @@ def start(spawn: support.Spawner, log: Path) -> serving.Exporter:
     return compacting.start(spawn, log, env=BOUNDS)
 
 
+@pytest.mark.long
 def test_ranks_and_exporter_outlive_a_full_disk(
     spawn: support.Spawner, small_disk: Path, tmp_path: Path
 ) -> None:

@@ -16,6 +16,9 @@ from tests.support.soaking import RATE, TOLERATED, Soak
 #: `make soak` asks for an hour.
 SECONDS = float(os.environ.get("SOAK_SECONDS", "20"))
 
+#: Its machine is a quiet one, so that how long things take means something.
+QUIET = "SOAK_SECONDS" in os.environ
+
 
 def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - how it goes, and its figures
@@ -28,6 +31,7 @@ def soak(tmp_path: Path) -> Iterator[Soak]:
     made.end()
 
 
+@pytest.mark.long
 def test_nothing_grows_and_nothing_is_lost(soak: Soak, spawn: support.Spawner) -> None:
     soak.run()
     last = soak.scrape()
@@ -55,7 +59,9 @@ def test_nothing_grows_and_nothing_is_lost(soak: Soak, spawn: support.Spawner) -
     assert replayed(spawn, soak.directory, limit=900) == page
     assert replayed(spawn, soak.archive, *soak.directory.glob("events-*.jsonl"), limit=900) == page
 
-    assert acknowledged / soak.seconds >= 0.95 * RATE
+    if QUIET:
+        assert acknowledged / soak.seconds >= 0.95 * RATE
     for name, (before, after) in quarters.items():
-        share, more = TOLERATED[name]
-        assert after <= (1 + share) * before + more, name
+        tolerated = TOLERATED[name]
+        if QUIET or name != "scrape_seconds":
+            assert after <= (1 + tolerated.share) * before + tolerated.more, name

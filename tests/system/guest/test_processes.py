@@ -86,6 +86,7 @@ if sys.argv[1] != "before": metrics.record_attempt("parent", "after")
     program.log.check_books()
 
 
+@pytest.mark.long
 def test_two_hundred_children_of_a_process_in_the_middle_of_events(program: Program) -> None:
     process = program.run(
         """

@@ -95,6 +95,7 @@ def scraped(
         running.process.end()
 
 
+@pytest.mark.long
 def test_labels_arrive_as_they_were_logged(
     scraped: tuple[Prometheus, dict[str, list[str]]],
 ) -> None:

@@ -57,19 +57,18 @@ def test_20000_segments_and_256_descriptors(spawn: support.Spawner, crowd: Path)
     assert page.sample('mx_exporter_writers{state="gone"}') == 20_000
 
     with Writer(crowd, "f" * 12) as writer:
-        took = []
         for round_ in range(3):
             fill(crowd, 20_000 + 100 * round_, 100)
             writer.log(policy="policy-0")
             page = exporter.get()
             assert page.sample(SUCCESS) == 20_000 + 101 * (round_ + 1)
             assert page.sample('mx_exporter_writers{state="alive"}') == 1
-            took.append(page.sample("mx_exporter_last_drain_seconds"))
         # What was read whole is listed, and neither opened nor looked at.
-        assert min(took) < 1.0
+        assert page.sample("mx_exporter_last_drain_seconds") < support.SOON
     assert page.sample("mx_exporter_events_lost") == 0
 
 
+@pytest.mark.long
 def test_as_many_segments_where_nobody_can_lock(crowd: Path) -> None:
     """Each newest one may still grow, and is looked at again by every drain."""
     fill(crowd, 0, 20_000, locked=False)

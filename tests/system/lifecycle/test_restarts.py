@@ -121,6 +121,7 @@ def test_the_archive_gets_each_segment_once_and_replays_to_the_page(
     assert replayed(spawn, archive) == exporter.derived()
 
 
+@pytest.mark.long
 def test_segments_wait_for_the_archive_while_there_is_room(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:

@@ -157,7 +157,7 @@ def test_a_refused_event_is_told_of_where_it_stood_first(tmp_path: Path) -> None
     good = log("sources_ordered", policy="p", seconds=1)
     path = tmp_path / "log"
     path.write_bytes(b"".join([bad[0], good, bad[0], b"\n", bad[1], bad[0], bad[1], good]))
-    (report,) = check.look_at(CATALOG, (str(path),)).files
+    (report,) = check.examine(CATALOG, (str(path),)).files
     told = [(fault.line, fault.reason) for fault in report.faults]
     assert told == [(1, "not_a_number"), (5, "not_finite")]
     assert report.duplicates == 4

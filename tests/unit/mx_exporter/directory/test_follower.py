@@ -164,11 +164,11 @@ def test_finished_segments_are_not_opened_again(follower, tmp_path, monkeypatch)
         follower.drain()
         opened = []
 
-        def open_and_note(path, dir_fd=None, real=follower_module.open_segment):
+        def open_and_note(path, dir_fd=None, real=follower_module.open_regular):
             opened.append(path)
             return real(path, dir_fd)
 
-        monkeypatch.setattr(follower_module, "open_segment", open_and_note)
+        monkeypatch.setattr(follower_module, "open_regular", open_and_note)
         follower.drain()
         assert opened == [writer.path.name]
 
@@ -240,12 +240,12 @@ def test_a_name_that_became_a_fifo_after_it_was_listed_never_blocks(
     Lines().segment(tmp_path, 0, [])
     path = tmp_path / "events-aaaaaaaaaaaa-0.jsonl"
 
-    def swap_then_open(name, dir_fd=None, real=follower_module.open_segment):
+    def swap_then_open(name, dir_fd=None, real=follower_module.open_regular):
         path.unlink()
         os.mkfifo(path)
         return real(name, dir_fd)
 
-    monkeypatch.setattr(follower_module, "open_segment", swap_then_open)
+    monkeypatch.setattr(follower_module, "open_regular", swap_then_open)
     follower.drain()
     assert follower.ignored == {"not_regular": 1}
 

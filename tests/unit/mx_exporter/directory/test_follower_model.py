@@ -622,6 +622,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "STEP_BYTES", 3000)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("machine", [AppendOnly, Tampered])
 def test_the_page_is_what_was_logged(machine: type[AppendOnly], tmp_path: Path) -> None:

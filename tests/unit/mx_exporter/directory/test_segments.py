@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_exporter.directory.segments import NotRegular, open_segment
+from mx_log.locks import NotRegular, open_regular
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"line\n")
     (tmp_path / "link").symlink_to("secret")
     with pytest.raises(OSError, match="link") as failed:
-        open_segment(str(tmp_path / "link"))
+        open_regular(str(tmp_path / "link"))
     assert failed.value.errno == errno.ELOOP
 
 
@@ -36,7 +36,7 @@ def test_what_is_no_regular_file_is_refused_at_once(
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         with pytest.raises(NotRegular, match=path.name):
-            open_segment(path.name, folder) if relative else open_segment(str(path))
+            open_regular(path.name, folder) if relative else open_regular(str(path))
     finally:
         os.close(folder)
 
@@ -45,12 +45,12 @@ def test_a_socket_is_refused(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "odd"))
         with pytest.raises(OSError):  # noqa: PT011 - the kernel refuses it in words of its own
-            open_segment(str(tmp_path / "odd"))
+            open_regular(str(tmp_path / "odd"))
 
 
 def test_a_child_does_not_inherit_it(tmp_path: Path) -> None:
     (tmp_path / "segment").write_bytes(b"line\n")
-    fd = open_segment(str(tmp_path / "segment"))
+    fd = open_regular(str(tmp_path / "segment"))
     try:
         assert not os.get_inheritable(fd)
         assert os.pread(fd, 10, 0) == b"line\n"

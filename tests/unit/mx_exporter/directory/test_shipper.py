@@ -145,13 +145,13 @@ def test_a_reader_of_the_output_who_stopped_holds_up_nobody(
     fill(log, "bbbbbbbbbbbb", 1)
     started = time.monotonic()
     answer = exporter.get()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < support.SOON
     name = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=""}'
     assert answer.sample(name) == 20 * 70 + 20
     assert answer.sample(PENDING) > 0
     started = time.monotonic()
     stop(exporter)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < support.SOON
     assert exporter.process.stdout is not None
     first = exporter.process.stdout.read()
     assert first.endswith(b"\n")

@@ -68,16 +68,13 @@ def test_idle_tls_clients_block_no_scrape(spawn: support.Spawner, log: Path, pla
     secured = Secured(spawn, log, place.write())
     assert secured.scrape(place.client()) == 3
     sockets = idle(secured, 50)
-    took = []
-    for _ in range(3):
-        start = time.monotonic()
-        assert secured.scrape(place.client()) == 3
-        took.append(time.monotonic() - start)
-    assert min(took) < 1
+    start = time.monotonic()
+    assert secured.scrape(place.client()) == 3
+    assert time.monotonic() - start < support.SOON
     start = time.monotonic()
     secured.exporter.process.send_signal(signal.SIGTERM)
     assert secured.exporter.process.result() == 0
-    assert time.monotonic() - start < 1.2
+    assert time.monotonic() - start < support.SOON
     serving.close_all(sockets)
     assert "Traceback" not in secured.exporter.log
 

@@ -40,6 +40,7 @@ def test_a_new_certificate_is_taken_up(spawn: support.Spawner, log: Path, place:
     assert secured.scrape(place.client(certificate=True)) == 3
 
 
+@pytest.mark.long
 def test_a_file_that_is_wrong_changes_nothing(
     spawn: support.Spawner, log: Path, place: Place
 ) -> None:

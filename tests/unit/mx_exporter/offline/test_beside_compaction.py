@@ -64,7 +64,7 @@ def before(real: Callable[..., Any], act: Callable[[], None], times: int) -> Cal
 #: Where a compaction can come between the steps of a reader.
 MOMENTS: dict[str, tuple[Any, str]] = {
     "between marking and listing": (sources, "ours_in"),
-    "between listing and the snapshot": (inputs, "_take_up"),
+    "between listing and the snapshot": (inputs, "_read_snapshots"),
     "between the snapshot and the locks": (inputs, "survey"),
     "before a segment is opened": (fold_sources, "read"),
 }
@@ -88,7 +88,7 @@ def test_a_replay_that_is_overtaken_starts_over(
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(inputs, "_take_up"), (inputs, "survey"), (check, "read")]
+    ("where", "name"), [(inputs, "_read_snapshots"), (inputs, "survey"), (check, "read")]
 )
 def test_a_check_that_is_overtaken_starts_over(
     where: Any,

@@ -25,7 +25,7 @@ from mx_exporter.directory.compaction import Retention
 from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
 from mx_exporter.offline.engines import process_pool
-from mx_exporter.offline.inputs import gather, merged
+from mx_exporter.offline.inputs import find_inputs, merge_snapshots
 from mx_log.files import SNAPSHOT_NAME
 from tests.support import Lines, load_logs
 from tests.support.commands import Run
@@ -109,9 +109,9 @@ def test_living_writers_go_on_from_a_snapshot(tmp_path: Path) -> None:
     shutil.copy(tmp_path / SNAPSHOT_NAME, tmp_path / "elsewhere.snapshot")
     (tmp_path / "copied").mkdir()
     shutil.move(tmp_path / "elsewhere.snapshot", tmp_path / "copied")
-    gone = gather(CATALOG, [str(tmp_path / "copied" / "elsewhere.snapshot")])
+    gone = find_inputs(CATALOG, [str(tmp_path / "copied" / "elsewhere.snapshot")])
     assert gone.writers.alive == set()
-    assert gather(CATALOG, [str(tmp_path / SNAPSHOT_NAME)]).writers.alive == {
+    assert find_inputs(CATALOG, [str(tmp_path / SNAPSHOT_NAME)]).writers.alive == {
         "0" * 12,
         "0" * 11 + "1",
     }
@@ -155,7 +155,7 @@ def test_segments_that_the_snapshot_stands_for_are_not_read(
     remain = set(segments_of(tmp_path))
     for path in (tmp_path / "copy").iterdir():
         shutil.copy(path, tmp_path)
-    found = gather(CATALOG, [str(tmp_path)]).found
+    found = find_inputs(CATALOG, [str(tmp_path)]).found
     assert {os.path.basename(source.path) for source in found.sources} == remain
     assert 0 < len(remain) < 6
     assert page(tmp_path) == before
@@ -475,5 +475,7 @@ def test_merged_states_keep_all_totals(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         Lines(name * 12).segment(tmp_path / name, 0, [("not_known", {})])
         compact(tmp_path / name)
-    state = merged(CATALOG, gather(CATALOG, [str(tmp_path / "a"), str(tmp_path / "b")]).bases)
+    state = merge_snapshots(
+        CATALOG, find_inputs(CATALOG, [str(tmp_path / "a"), str(tmp_path / "b")]).snapshots
+    )
     assert (state.logged, state.skipped, state.gone, state.lost) == (4, 2, 2, 0)
