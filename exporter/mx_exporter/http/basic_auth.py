@@ -12,9 +12,9 @@ import hashlib
 import os
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from ..worker import Worker
+from .message import Answer, App, Request, plain
 
 #: Paths that say nothing but "ok": probes come without a password.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -25,17 +25,20 @@ WAITING = 32
 #: Right passwords that are remembered.
 KNOWN = 128
 
-#: bcrypt looks at no more of a password.
+#: What a client is told to send.
+_CHALLENGE = 'Basic realm="mx-metrics", charset="UTF-8"'
+
+#: bcrypt reads no more of a password.
 _BCRYPT_BYTES = 72
 
 
-class Guard:
-    """An ASGI application in front of another one.
+class BasicAuth:
+    """An application in front of another one.
 
     :ivar users: bcrypt hashes by name; without any, everybody may see everything.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: App) -> None:
         self.users: Mapping[str, bytes] = {}
         self._app = app
         self._worker: Worker | None = None
@@ -44,23 +47,23 @@ class Guard:
         # What is remembered is of no use to whoever reads our memory elsewhere.
         self._salt = os.urandom(16)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        status = HTTPStatus.OK
-        if self.users and scope["path"] not in OPEN_PATHS:
-            status = await self._look_at(scope["headers"])
-        if status == HTTPStatus.OK:
-            await self._app(scope, receive, send)
-        else:
-            await _refuse(status, scope["method"], send)
+    async def __call__(self, request: Request) -> Answer:
+        if self.users and request.path not in OPEN_PATHS:
+            status = await self._verify(request.headers.get("authorization", ""))
+            if status == HTTPStatus.UNAUTHORIZED:
+                return plain(status, status.phrase, ("www-authenticate", _CHALLENGE))
+            if status != HTTPStatus.OK:
+                return plain(status, status.phrase, ("retry-after", "1"))
+        return await self._app(request)
 
     def close(self) -> None:
         """Let the thread end."""
         if self._worker is not None:
             self._worker.close()
 
-    async def _look_at(self, headers: Any) -> HTTPStatus:
-        given = [value for name, value in headers if name == b"authorization"]
-        credentials = _credentials(given[0]) if len(given) == 1 else None
+    async def _verify(self, header: str) -> HTTPStatus:
+        # One that comes twice is a list of two, which no client's credentials are.
+        credentials = _credentials(header)
         if credentials is None:
             return HTTPStatus.UNAUTHORIZED
         user, password = credentials
@@ -88,7 +91,7 @@ class Guard:
         asked = self._asked.get(key)
         if asked is None:
             if self._worker is None:
-                self._worker = Worker(asyncio.get_running_loop(), "mx-guard")
+                self._worker = Worker(asyncio.get_running_loop(), "mx-passwords")
             asked = self._asked[key] = self._worker.call(lambda: _is_right(password, hashed))
             asked.add_done_callback(lambda _: self._asked.pop(key, None))
         return await asyncio.shield(asked)
@@ -103,28 +106,12 @@ def _is_right(password: bytes, hashed: bytes) -> bool:
         return False
 
 
-def _credentials(header: bytes) -> tuple[str, bytes] | None:
-    scheme, _, encoded = header.strip().partition(b" ")
-    if scheme.lower() != b"basic":
+def _credentials(header: str) -> tuple[str, bytes] | None:
+    scheme, _, encoded = header.strip().partition(" ")
+    if scheme.lower() != "basic":
         return None
     try:
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
         return (user.decode(), password) if colon else None
     except ValueError:
         return None
-
-
-async def _refuse(status: HTTPStatus, method: str, send: Any) -> None:
-    body = f"{status.phrase}\n".encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        # A body that may follow is not read, and cannot be told from the next request.
-        (b"connection", b"close"),
-    ]
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers.append((b"www-authenticate", b'Basic realm="mx-metrics", charset="UTF-8"'))
-    else:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": int(status), "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})

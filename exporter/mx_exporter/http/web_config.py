@@ -66,7 +66,7 @@ def load(path: str) -> WebConfig:
         raise UsageError(f"{path}: {reason or error}") from None
 
 
-class Watched:
+class WebConfigFile:
     """A web configuration whose files may change.
 
     :ivar config: the latest that was good.
@@ -84,13 +84,13 @@ class Watched:
                 "%s asks for neither TLS nor passwords: everybody may read the endpoint", path
             )
 
-    def look(self) -> bool:
-        """Whether there is a new configuration; called every few seconds.
+    def reload_if_changed(self) -> bool:
+        """Read the files again if they changed; return whether there is a new configuration.
 
-        Files are read once they have been the same at two looks: a certificate and its key are
+        Files are read once two calls in a row found them the same: a certificate and its key are
         not written at one stroke. A configuration that is wrong, or that would take away TLS or
-        the passwords altogether (a file that is being written again looks like that), is told in
-        the log and not taken.
+        the passwords altogether (a file that is being written again looks like that), is
+        logged and not taken.
         """
         last, self._last = self._last, self._stamps()
         # One that was wrong may name other files, which are not watched yet.
@@ -222,7 +222,7 @@ def _context(section: Mapping[str, Any], named: Callable[[str], str | None]) -> 
     if certificate is None or key is None:
         raise ValueError("tls_server_config: cert_file and key_file are both needed")
     for name, file in (("cert_file", certificate), ("key_file", key)):
-        _look_into(name, file)
+        _must_open(name, file)
     try:
         # Asked for a password, OpenSSL would go to the terminal.
         context.load_cert_chain(certificate, key, password="")
@@ -239,7 +239,7 @@ def _context(section: Mapping[str, Any], named: Callable[[str], str | None]) -> 
             "are both, a client_ca_file and a client_auth_type that says so"
         )
     if authority is not None:
-        _look_into("client_ca_file", authority)
+        _must_open("client_ca_file", authority)
         try:
             context.load_verify_locations(authority)
         except ssl.SSLError as error:
@@ -250,7 +250,7 @@ def _context(section: Mapping[str, Any], named: Callable[[str], str | None]) -> 
     return context
 
 
-def _look_into(key: str, file: str) -> None:
+def _must_open(key: str, file: str) -> None:
     try:
         with open(file, "rb"):
             pass

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pipeline:
-    """The way from the directory to the page. Used by the drains' worker, one call at a time.
+    """The way from the directory to the page. Used by the scheduler's worker, one call at a time.
 
     :param keeper: of the same directory.
     :param wake: called, from any thread, when the directory changed.
@@ -46,8 +46,8 @@ class Pipeline:
         #: By format: what `_folded` gave at the follower's so many changes.
         self._rendered: dict[bool, tuple[int, bytes]] = {}
         self._drain_seconds = 0.0
-        self._told = ""
-        self._place = self._look()
+        self._logged_state = ""
+        self._place = self._diagnose()
 
     def drain(self, deadline: float | None) -> bool:
         """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
@@ -61,10 +61,10 @@ class Pipeline:
             self._follower.drain(deadline)
             self._keeper.tend(self._follower)
         self._drain_seconds = time.monotonic() - started
-        self._place = self._look()
-        if self._place.state != self._told:
-            self._told = self._place.state
-            if self._told == "segments":
+        self._place = self._diagnose()
+        if self._place.state != self._logged_state:
+            self._logged_state = self._place.state
+            if self._logged_state == "segments":
                 logger.info("found %d segments", len(self._follower.segments))
             else:
                 logger.warning("nothing to show: %s", self._place.text)
@@ -75,7 +75,7 @@ class Pipeline:
         self._follower.hurry(deadline)
 
     def period(self) -> float:
-        """Seconds after which to drain though nothing woke us."""
+        """Seconds after which to drain though nothing asked for it."""
         return self._waker.period()
 
     def page(self, openmetrics: bool) -> bytes:
@@ -131,7 +131,7 @@ class Pipeline:
         yield from fold_metrics.state_families(fold.state)
         yield from fold_metrics.capped_families(fold, source_id_label=with_ids)
 
-    def _look(self) -> Place:
+    def _diagnose(self) -> Place:
         return look_at(
             self._settings.directory,
             segments=len(self._follower.segments) + len(self._follower.covered),

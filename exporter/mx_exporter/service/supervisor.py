@@ -280,26 +280,26 @@ def _become(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    _stand_apart()
+    _detach()
     from .serve import run as serve
 
-    return serve(settings, patient=True)
+    return serve(settings, beside_engine=True)
 
 
 def _push(settings: Settings) -> int:
-    _stand_apart()
+    _detach()
     from .push import push
 
     push(settings)
     return 0
 
 
-def _stand_apart() -> None:
-    """Be out of reach of the terminal's keys, and end with the one who started us."""
+def _detach() -> None:
+    """Leave the terminal's process group, and end when the supervisor ends."""
     parent = os.getppid()
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # the supervisor ended before the request
         os._exit(1)
 
 
