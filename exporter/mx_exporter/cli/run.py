@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ..config import read_settings
-from .extras import require
 from .options import SERVING, settings_options
 
 
@@ -26,5 +25,4 @@ def run(command: tuple[str, ...], reset: bool, **flags: str | bool | None) -> in
     settings = read_settings(flags, tolerate=warnings.append)
     from ..service.supervisor import run as run_engine
 
-    require()
     return run_engine(settings, command, reset=reset, warnings=warnings)
