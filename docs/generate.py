@@ -312,8 +312,8 @@ def configuration_page() -> Iterator[str]:
     yield "# Configuration\n"
     yield NOTE
     yield (
-        "A flag goes before its variable, a variable before the default; a blank variable is "
-        "an unset one. On the command line a bad value is a usage error that names the flag or "
+        "A flag takes precedence over its variable, a variable over the default; a blank variable "
+        "is an unset one. On the command line a bad value is a usage error that names the flag or "
         "variable (exit 2). In the emitter it is the default and one warning: an engine may not "
         "fail for it.\n"
     )

@@ -1,7 +1,7 @@
 """Who may see the pages: basic authentication in front of the endpoint.
 
-Passwords are kept as bcrypt hashes, and to check one takes tens of milliseconds on purpose. That
-is done in a thread of its own, and once: a scrape every few seconds costs no bcrypt.
+Passwords are kept as bcrypt hashes, and checking one takes tens of milliseconds on purpose. A
+thread of its own does that, once for each password: a scrape every few seconds costs no bcrypt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .message import Answer, App, Request, plain
 #: Paths that say nothing but "ok": probes come without a password.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
-#: Passwords whose check may be waited for at a time. Guessing keeps one thread busy, no more.
+#: Passwords that may wait for their check at a time. Guessing keeps one thread busy, no more.
 WAITING = 32
 
 #: Right passwords that are remembered.
@@ -44,7 +44,7 @@ class BasicAuth:
         self._worker: Worker | None = None
         self._known: set[bytes] = set()
         self._asked: dict[bytes, asyncio.Future[bool]] = {}
-        # What is remembered is of no use to whoever reads our memory elsewhere.
+        # Keyed, so that what is remembered is of no use outside of this process.
         self._salt = os.urandom(16)
 
     async def __call__(self, request: Request) -> Answer:
@@ -87,7 +87,7 @@ class BasicAuth:
         return hashlib.blake2b(lengths + b"".join(parts), key=self._salt).digest()
 
     async def _check(self, key: bytes, password: bytes, hashed: bytes) -> bool:
-        """Whether it is the password; those who ask the same meanwhile share the answer."""
+        """Whether it is the password. Requests that ask the same meanwhile share the answer."""
         asked = self._asked.get(key)
         if asked is None:
             if self._worker is None:

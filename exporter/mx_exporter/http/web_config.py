@@ -1,9 +1,9 @@
 """The file of ``--web.config.file``: TLS and passwords of the endpoint.
 
 Its keys are those that the exporters of the Prometheus project share (exporter-toolkit,
-``web-configuration.md``), so that one file serves node_exporter and us, and ``promtool check
-web-config`` checks it. A key that we cannot honour is refused rather than overlooked: whoever
-wrote it relies on it. Paths in it start from its own folder.
+``web-configuration.md``), so that one file serves node_exporter and this exporter, and ``promtool
+check web-config`` checks it. A key that cannot be honoured is refused rather than overlooked:
+whoever wrote it relies on it. Paths in it start from its own folder.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _parse(text: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """As safe, and no key may stand twice: the last one would win without a word."""
+        """A safe loader that refuses a key that stands twice: the last would silently win."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -173,7 +173,7 @@ def _parse(text: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
-        # Without PyYAML's own name for a text, which is nobody's file.
+        # Without PyYAML's own name for a text, which is no file of the user's.
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         what = ", ".join(filter(None, (error.context, error.problem)))

@@ -33,8 +33,10 @@ def push_families(
     """Push ``families`` in place of what ``pod`` pushed before.
 
     :param gateway_url: address of the gateway, perhaps with a user and a password in it.
-    :return: the address without them.
-    :raises MxError: nothing was pushed, and why.
+    :param job: the label ``job`` of what is pushed.
+    :param pod: the label ``pod``, which keeps pods apart.
+    :return: the address without user and password.
+    :raises MxError: nothing was pushed; the message says why.
     """
     # Without creation times: the classic text would give them as families of their own.
     page: Any = Collected(families)
@@ -59,7 +61,7 @@ def push_families(
 
 
 def _credentials(url: str) -> tuple[str, Callable[..., Any]]:
-    """An address without the user and password in it, and what sends those instead."""
+    """An address without its user and password, and the handler that sends these instead."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, default_handler
@@ -75,8 +77,8 @@ def _credentials(url: str) -> tuple[str, Callable[..., Any]]:
 def _within(seconds: float, send: Callable[[], None]) -> str:
     """Call ``send``; return why it failed, or "".
 
-    In a thread: a name server that is silent, or a gateway that answers byte by byte, keeps
-    within no time-out of a socket.
+    It runs in a thread: a socket's time-out ends neither a silent name server nor a gateway that
+    answers byte by byte.
     """
     trouble = [f"no answer within {seconds:g} s"]
 

@@ -111,7 +111,7 @@ class Pipeline:
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
             snapshot_trouble=follower.snapshot_trouble,
-            kept=self._keeper.text,
+            role=self._keeper.text,
         )
         return status_page.render(self._place, seen)
 

@@ -1,7 +1,8 @@
-"""``mx-metrics push``: what a directory amounts to, to a Pushgateway.
+"""``mx-metrics push``: the metrics derived from a directory, to a Pushgateway.
 
-One push a pod, of a state that was folded from the log: it needs no process that lived, so it
-comes after the end of every rank, however they ended. It replaces what the pod pushed before.
+There is one push for each pod, of a state that is folded from the log. It needs no living process,
+so it comes after the end of every rank, however they ended, and replaces what the pod pushed
+before.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ logger = logging.getLogger(__name__)
 
 
 def run(settings: Settings) -> int:
-    """Push once; returns 0, or 1 when what was pushed is short of what a file holds that could not
-    be read to its end.
+    """Push once; return 0, or 1 when a file could not be read to its end, so that what was pushed
+    is short of it.
 
     :raises UsageError: there is no gateway to push to.
     :raises MxError: nothing was pushed, and why.
     """
     if settings.pushgateway is None:
-        raise UsageError("push where to? Give --pushgateway or MX_METRICS_PUSHGATEWAY")
+        raise UsageError(
+            "there is no gateway to push to; set --pushgateway or MX_METRICS_PUSHGATEWAY"
+        )
     if (endpoint := settings.asked_endpoint) is not None:
         raise MxError(
             f"nothing was pushed: both a port ({endpoint}) and a Pushgateway are set, and what is "
@@ -42,11 +45,11 @@ def run(settings: Settings) -> int:
 
 
 def push(settings: Settings) -> Outcome:
-    """Fold the directory and push what it amounts to, with a second try.
+    """Fold the directory and push the metrics derived from it, with a second try.
 
-    Files that could not be read to their end are told in the log, and are in what is returned.
+    Files that could not be read to their end are logged, and are in what is returned.
 
-    :raises MxError: nothing was pushed, and why.
+    :raises MxError: nothing was pushed; the message says why.
     """
     assert settings.pushgateway is not None
     path = settings.directory.path

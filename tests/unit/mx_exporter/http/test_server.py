@@ -300,6 +300,8 @@ def test_a_page_is_handed_out_in_pieces() -> None:
         writer.write(SCRAPE[:-2] + b"Connection: close\r\n\r\n")
         while not (held := list(serving_._connections)) or held[0]._writable.is_set():
             await asyncio.sleep(0)
+        for _ in range(100):  # rounds of the loop in which nothing more may be written
+            await asyncio.sleep(0)
         buffered = held[0]._transport.get_write_buffer_size()
         got = await reader.read()
         writer.close()
