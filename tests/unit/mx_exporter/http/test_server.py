@@ -378,6 +378,14 @@ def test_a_body_is_read_past_and_its_answer_is_the_last(more: bytes) -> None:
     assert answer.count(b"HTTP/1.1") == 1
 
 
+def test_nonsense_in_the_body_of_a_request_in_hand_is_hung_up_on() -> None:
+    async def app(_: Request) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert sent(app, SCRAPE[:-2] + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n") == b""
+
+
 def test_an_upgrade_is_declined_and_the_connection_goes_on() -> None:
     upgrade = SCRAPE[:-2] + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
     answer = sent(answering(b"ok"), upgrade + SCRAPE[:-2] + b"Connection: close\r\n\r\n")
