@@ -18,7 +18,8 @@ CLIENT ?= modelexpress==0.7.0
 
 help:
 	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
-	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out)"
+	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out; MX_TEST_BUSY=3:"
+	@echo "             beside three busy loops)"
 	@echo "make bench   the table of docs/performance.md, in ten minutes (ARGS=\"--json FILE\")"
 	@echo "make soak    eight ranks at 2,000 events/s for SOAK_SECONDS=3600"
 	@echo "make test-client   the real client's code, in an environment with torch"

@@ -1,11 +1,10 @@
-"""Fixtures for every test: hygiene that nobody has to ask for, and the real parts."""
+"""How the tests are run, hygiene for each of them, and the real parts they use."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -34,8 +33,12 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("suite")
 
-#: Where ``tests/support/bring_tools.sh`` unpacks what the machine does not have.
-TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
+#: Modules whose tests share something costly: one worker runs all tests of such a module.
+TOGETHER = (
+    "tests/deploy/test_dashboard_live.py",
+    "tests/deploy/test_image.py",
+    "tests/system/client/test_flows.py",
+)
 
 #: A busy loop that ends with the process that started it.
 LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))"
@@ -50,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[ALL] = config.workerinput["all"]
     else:
         config.stash[ALL] = os.environ.get("MX_TEST_ALL", "") not in ("", "0")
-        loops = 0 if config.option.collectonly else int(os.environ.get("MX_TEST_BUSY", "0"))
+        loops = 0 if config.option.collectonly else int(os.environ.get("MX_TEST_BUSY") or 0)
         config.stash[BUSY] = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(loops)]
     for name in [name for name in os.environ if support.is_products(name)]:
         del os.environ[name]
@@ -68,6 +71,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     are asked for by name: they run in this process, in their order."""
     by_name = any("::" in each or each.endswith(".py") for each in config.args)
     return 0 if by_name or config.option.keyword else len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each worker gets one test after the other, or all of a module of :data:`TOGETHER`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            return module if module in TOGETHER else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -233,24 +249,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def promtool() -> str:
     """Path of Prometheus's promtool."""
-    return _tool("promtool")
+    return support.tool("promtool")
 
 
 @pytest.fixture(scope="session")
 def prometheus() -> str:
     """Path of a real Prometheus."""
-    return _tool("prometheus")
+    return support.tool("prometheus")
 
 
 @pytest.fixture(scope="session")
 def pushgateway() -> str:
     """Path of a real Pushgateway."""
-    return _tool("prometheus-pushgateway")
-
-
-def _tool(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path=str(TOOLS))
-    return found or support.leave_out(f"needs {name}, which is on no path (`make tools`)")
+    return support.tool("prometheus-pushgateway")
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from mx_log.schema import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .api import enable_metrics, get_logger, metrics
+    from .api import copy_to_log, enable_metrics, get_logger, metrics
 
-__all__ = ["__version__", "enable_metrics", "get_logger", "metrics"]
+__all__ = ["__version__", "copy_to_log", "enable_metrics", "get_logger", "metrics"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .log.sink import sink
-from .logger import EventLogger, make_logger
+from .logger import copy_to_log, get_logger
 from .modelexpress import log_capture
 from .recorders import metrics
 
-__all__ = ["enable_metrics", "get_logger", "metrics"]
+__all__ = ["copy_to_log", "enable_metrics", "get_logger", "metrics"]
 
 
 def enable_metrics(rank: object = None) -> bool:
@@ -25,14 +23,5 @@ def enable_metrics(rank: object = None) -> bool:
         if on:
             log_capture.attach()
     except Exception:  # close to the recursion limit
-        on = sink.stream is not None
+        on = sink.stream is not None and not sink.off
     return on
-
-
-def get_logger(**initial_values: Any) -> EventLogger:
-    """A structlog logger for events of the engine's own, in the same log.
-
-    ``initial_values`` go on each event. It has all levels, ``log``, ``exception`` and ``bind``.
-    While metrics are off its events go nowhere.
-    """
-    return make_logger(**initial_values)

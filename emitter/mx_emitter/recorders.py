@@ -1,187 +1,260 @@
 """The recorders that an engine calls: the published client's names and arguments.
 
-Each says what its event holds and does nothing else. Labels are logged as text, ``str(value)``, as
-the client labels them, numbers as they were given: what is a good label or a good observation is
-judged when a metric is derived, not here. All take further keyword fields, which are logged too.
+Each logs its event and does nothing else. Labels are logged as text, ``str(value)``, as the client
+labels them, numbers as they were given: what is a good label or a good observation is judged when
+a metric is derived, not here. All take further keyword fields, which are logged too.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 from collections.abc import Callable
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .log.encode import Plain, number, text
-from .making import Fields, Label, Number, OptionalLabel, call_timer, log_call, logs, records, times
+from .guards import log_call, recorder, timer, unknown
+from .log.encode import number, text
+from .logger import EventLogger, log
+from .timers import ATTEMPT_PHASE, INSTALL_STEP, LOAD, LOAD_PHASE, LoadTimer, Timer
 
 #: More candidates than a line could hold are not looked at.
 _MAX_CANDIDATES = 10_000
 
 
-class Recorders:
+class _Patchable(type):
+    """What is set on the class later is what `metrics` calls, see `Recorders.__init__`."""
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        vars(metrics).pop(name, None)
+
+    def __delattr__(cls, name: str) -> None:
+        super().__delattr__(name)
+        vars(metrics).pop(name, None)
+
+
+class Recorders(metaclass=_Patchable):
     """Records what happens during loads. No method raises, whatever it is given.
 
     ``seconds`` are durations in seconds, ``nbytes`` a size in bytes. A recorder that we do not
     know, of a newer client, is logged with its arguments as they were given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: EventLogger = log) -> None:
+        self._log = log
         # Before 3.12 a class that has ``__getattr__`` is slow, and what the instance has is found
         # at once; from then on it is the other way round.
-        if sys.version_info >= (3, 12):
-            return
-        for name in vars(Recorders):
-            if not name.startswith("_"):
-                setattr(self, name, getattr(self, name))
+        if sys.version_info < (3, 12):
+            for name in vars(Recorders):
+                if not name.startswith("_"):
+                    vars(self)[name] = getattr(self, name)
 
     # -- choosing a source ---------------------------------------------------------------
 
-    @records("source_selected")
+    @recorder("source_selected")
     def record_selection(
-        self, /, policy: Label, source_worker_id: OptionalLabel = None, **_more: object
+        self, /, policy: object, source_worker_id: object = None, **_more: object
     ) -> None:
         """A source was chosen."""
+        self._log.info("source_selected", policy=policy, source_worker_id=source_worker_id)
 
-    @records("source_attempted")
-    def record_attempt(self, /, policy: Label, result: Label, **_more: object) -> None:
+    @recorder("source_attempted")
+    def record_attempt(self, /, policy: object, result: object, **_more: object) -> None:
         """An attempt at a source ended with ``result``."""
+        self._log.info("source_attempted", policy=policy, result=result)
 
-    @records("metadata_lookup_failed")
-    def record_metadata_failure(self, /, policy: Label, **_more: object) -> None:
+    @recorder("metadata_lookup_failed")
+    def record_metadata_failure(self, /, policy: object, **_more: object) -> None:
         """A source's metadata could not be had."""
+        self._log.info("metadata_lookup_failed", policy=policy)
 
-    @records("sources_listed")
-    def record_list_sources(self, /, policy: Label, result: Label, **_more: object) -> None:
+    @recorder("sources_listed")
+    def record_list_sources(self, /, policy: object, result: object, **_more: object) -> None:
         """The sources were listed, or could not be."""
+        self._log.info("sources_listed", policy=policy, result=result)
 
-    @records("candidates_counted")
+    @recorder("candidates_counted")
     def observe_candidates(
-        self, /, policy: Label, stage: Label, count: Number, **_more: object
+        self, /, policy: object, stage: object, count: object, **_more: object
     ) -> None:
         """``count`` candidates are left at ``stage`` of the selection."""
+        self._log.info("candidates_counted", policy=policy, stage=stage, count=count)
 
-    @records("sources_ordered")
-    def observe_selection_seconds(self, /, policy: Label, seconds: Number, **_more: object) -> None:
+    @recorder("sources_ordered")
+    def observe_selection_seconds(
+        self, /, policy: object, seconds: object, **_more: object
+    ) -> None:
         """The candidates were put in order."""
+        self._log.info("sources_ordered", policy=policy, seconds=seconds)
 
-    @logs("candidate_loads_seen")
-    def observe_candidate_loads(self, /, ordered: Any, **_more: object) -> Fields | None:
+    @recorder("candidate_loads_seen")
+    def observe_candidate_loads(self, /, ordered: Any, **_more: object) -> None:
         """The loads that candidates published, best candidate first.
 
         An element has ``worker_id``, ``source_load`` and a protobuf message's ``HasField``.
         """
-        if not ordered:
-            return None
-        if type(ordered) not in (list, tuple) or len(ordered) > _MAX_CANDIDATES:
-            # An iterator is the caller's to use up; the client reads slices of a sequence.
-            if iter(ordered) is ordered:
-                return None
-            ordered = itertools.islice(ordered, _MAX_CANDIDATES)
-        return {"loads": [_candidate(each) for each in ordered]}
+        try:
+            loads = _loads(ordered)
+        except Exception:  # no sequence
+            return log_call("observe_candidate_loads", ordered)
+        if loads:
+            self._log.info("candidate_loads_seen", loads=loads)
 
     # -- the transfer --------------------------------------------------------------------
 
-    @records("nixl_failed")
-    def record_nixl_error(self, /, kind: Label, **_more: object) -> None:
+    @recorder("nixl_failed")
+    def record_nixl_error(self, /, kind: object, **_more: object) -> None:
         """The data plane failed."""
+        self._log.info("nixl_failed", kind=kind)
 
-    @records("nixl_received")
-    def record_nixl_receive(self, /, result: Label, **_more: object) -> None:
+    @recorder("nixl_received")
+    def record_nixl_receive(self, /, result: object, **_more: object) -> None:
         """A receive ended with ``result``."""
+        self._log.info("nixl_received", result=result)
 
-    @records("transfer_finished")
+    @recorder("transfer_finished")
     def observe_transfer_seconds(
-        self, /, policy: Label, outcome: Label, seconds: Number, **_more: object
+        self, /, policy: object, outcome: object, seconds: object, **_more: object
     ) -> None:
         """A transfer ended with ``outcome``."""
+        self._log.info("transfer_finished", policy=policy, outcome=outcome, seconds=seconds)
 
-    @records("source_attempt_phase_finished")
+    @recorder("source_attempt_phase_finished")
     def observe_source_attempt_phase_seconds(
-        self, /, policy: Label, phase: Label, outcome: Label, seconds: Number, **_more: object
+        self, /, policy: object, phase: object, outcome: object, seconds: object, **_more: object
     ) -> None:
         """A phase of a source attempt ended."""
+        self._log.info(
+            "source_attempt_phase_finished",
+            policy=policy,
+            phase=phase,
+            outcome=outcome,
+            seconds=seconds,
+        )
 
-    @times("source_attempt_phase_started", "source_attempt_phase_finished", "ok", "error")
-    def time_source_attempt_phase(self, /, policy: Label, phase: Label, **_more: object) -> None:
+    @timer(ATTEMPT_PHASE)
+    def time_source_attempt_phase(self, /, policy: object, phase: object, **_more: object) -> Timer:
         """Times a phase of a source attempt; yields a span with ``seconds``."""
+        return Timer(ATTEMPT_PHASE, {"policy": policy, "phase": phase})
 
     # -- the load ------------------------------------------------------------------------
 
-    @records("load_finished", timed=False)
+    @recorder("load_finished")
     def observe_load_seconds(
         self,
         /,
-        engine: Label,
-        model: OptionalLabel,
-        model_role: Label,
-        outcome: Label,
-        seconds: Number,
+        engine: object,
+        model: object,
+        model_role: object,
+        outcome: object,
+        seconds: object,
         **_more: object,
     ) -> None:
         """A load ended with ``outcome``, beside those that are timed: it ends none of them."""
+        self._log.info(
+            "load_finished",
+            engine=engine,
+            model=model,
+            model_role=model_role,
+            outcome=outcome,
+            seconds=seconds,
+            timed=False,
+        )
 
-    @times("load_started", "load_finished", "success", "error")
+    @timer(LOAD)
     def time_load(
-        self, /, engine: Label, model: OptionalLabel, model_role: Label, **_more: object
-    ) -> None:
+        self, /, engine: object, model: object, model_role: object, **_more: object
+    ) -> Timer:
         """Times a load. Events of its body carry its ``load_id``."""
+        return LoadTimer(LOAD, {"engine": engine, "model": model, "model_role": model_role})
 
-    @records("load_phase_finished", timed=False)
+    @recorder("load_phase_finished")
     def observe_load_phase_seconds(
-        self, /, engine: Label, model: OptionalLabel, phase: Label, seconds: Number, **_more: object
+        self, /, engine: object, model: object, phase: object, seconds: object, **_more: object
     ) -> None:
         """A phase of a load ended, beside those that are timed: it ends none of them."""
+        self._log.info(
+            "load_phase_finished",
+            engine=engine,
+            model=model,
+            phase=phase,
+            seconds=seconds,
+            timed=False,
+        )
 
-    @times("load_phase_started", "load_phase_finished")
+    @timer(LOAD_PHASE)
     def time_load_phase(
-        self, /, engine: Label, model: OptionalLabel, phase: Label, **_more: object
-    ) -> None:
+        self, /, engine: object, model: object, phase: object, **_more: object
+    ) -> Timer:
         """Times a phase of a load."""
+        return Timer(LOAD_PHASE, {"engine": engine, "model": model, "phase": phase})
 
     # -- installing compile caches -------------------------------------------------------
 
-    @records("artifact_install_step_finished")
+    @recorder("artifact_install_step_finished")
     def observe_artifact_install_step_seconds(
-        self, /, artifact: Label, archive: Label, step: Label, seconds: Number, **_more: object
+        self, /, artifact: object, archive: object, step: object, seconds: object, **_more: object
     ) -> None:
         """A step of installing an archive ended."""
+        self._log.info(
+            "artifact_install_step_finished",
+            artifact=artifact,
+            archive=archive,
+            step=step,
+            seconds=seconds,
+        )
 
-    @times("artifact_install_step_started", "artifact_install_step_finished")
+    @timer(INSTALL_STEP)
     def time_artifact_install_step(
-        self, /, artifact: Label, archive: Label, step: Label, **_more: object
-    ) -> None:
+        self, /, artifact: object, archive: object, step: object, **_more: object
+    ) -> Timer:
         """Times a step of installing an archive."""
+        return Timer(INSTALL_STEP, {"artifact": artifact, "archive": archive, "step": step})
 
-    @records("artifact_extracted")
+    @recorder("artifact_extracted")
     def record_artifact_install_bytes(
-        self, /, artifact: Label, archive: Label, nbytes: Number, **_more: object
+        self, /, artifact: object, archive: object, nbytes: object, **_more: object
     ) -> None:
         """An archive of ``nbytes`` bytes was extracted."""
+        self._log.info("artifact_extracted", artifact=artifact, archive=archive, bytes=nbytes)
 
     # -- recorders of newer clients ------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith(("record_", "observe_")):
-            return functools.partial(log_call, name)
-        if name.startswith("time_"):
-            return lambda *args, **kwargs: call_timer(name, args, kwargs)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # where a misspelt recorder is to be found
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name.startswith("_"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return unknown(name)
+
+    def _with_fields(self, fields: dict[str, Any], /) -> Recorders:
+        """Recorders whose events carry ``fields``, too."""
+        return Recorders(self._log.bind(**fields))
 
     def __reduce__(self) -> str:
         # An engine that copies or pickles an object which refers to us gets its process's own.
         return "metrics"
 
 
-def _candidate(candidate: Any) -> dict[str, Plain]:
+def _loads(ordered: Any) -> list[dict[str, Any]]:
+    if not ordered:
+        return []
+    if type(ordered) not in (list, tuple) or len(ordered) > _MAX_CANDIDATES:
+        # An iterator is the caller's to use up; the client reads slices of a sequence.
+        if iter(ordered) is ordered:
+            return []
+        ordered = itertools.islice(ordered, _MAX_CANDIDATES)
+    return [_candidate(each) for each in ordered]
+
+
+def _candidate(candidate: Any) -> dict[str, Any]:
     """A candidate's id and load; None when it published none: that is never read as 0."""
     try:
         worker_id = candidate.worker_id
     except Exception:
         worker_id = None
-    load: Plain = None
+    load: object = None
     try:
         if candidate.HasField("source_load"):
             load = float(candidate.source_load)

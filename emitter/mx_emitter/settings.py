@@ -13,6 +13,9 @@ from typing import NamedTuple
 from mx_log.files import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
 from mx_log.values import FALSE, TRUE, well_formed, whole_number
 
+#: What turns metrics on.
+SWITCH = "MX_METRICS_ENABLED"
+
 #: Default of ``MX_METRICS_SEGMENT_BYTES``.
 DEFAULT_SEGMENT_BYTES = 1024 * 1024
 
@@ -74,11 +77,9 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         value = environ.get(name)
         return well_formed(value) if value else None
 
-    switch = environ.get("MX_METRICS_ENABLED", "").strip().lower()
+    switch = environ.get(SWITCH, "").strip().lower()
     if switch and switch not in TRUE and switch not in FALSE:
-        problems.append(
-            f"MX_METRICS_ENABLED={switch[:80]!r} is none of 1, true, yes, on; metrics stay off"
-        )
+        problems.append(f"{SWITCH}={switch[:80]!r} is none of 1, true, yes, on; metrics stay off")
     capture = environ.get("MX_METRICS_CAPTURE_LOGS", "").strip().lower()
     if capture and capture not in CAPTURED and capture not in FALSE:
         problems.append(

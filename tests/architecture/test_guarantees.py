@@ -1,4 +1,4 @@
-"""Each promise of the documentation names tests that hold it, and they exist."""
+"""Each promise of the documentation names tests that exist."""
 
 from __future__ import annotations
 

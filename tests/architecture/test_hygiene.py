@@ -1,4 +1,4 @@
-"""The fixtures that watch every test do notice what they are for."""
+"""The fixtures that watch every test notice what they should."""
 
 from __future__ import annotations
 

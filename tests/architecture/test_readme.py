@@ -1,4 +1,4 @@
-"""The README's first screen, and its commands, run as they stand there."""
+"""The README's first screen and its commands work as they are written."""
 
 from __future__ import annotations
 

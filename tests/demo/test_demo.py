@@ -1,4 +1,4 @@
-"""The demo, and that its ranks record what real loads do."""
+"""The demo works, and its ranks record what real loads do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def in_tmp(tmp_path: Path) -> dict[str, str]:
     return {"TMPDIR": str(tmp_path / "tmp")}
 
 
-def test_once(spawn: support.Spawner, in_tmp: dict[str, str]) -> None:
+def test_the_demo_of_one_load_each(spawn: support.Spawner, in_tmp: dict[str, str]) -> None:
     demo = spawn.python(HERE / "demo.py", "--once", env=in_tmp)
     assert demo.result(180) == 0, demo.error_output
     said = dict(re.findall(r"^(\S.*?)  +(.*?)$", demo.output, re.MULTILINE))
@@ -38,7 +38,7 @@ def test_once(spawn: support.Spawner, in_tmp: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_ends_all_that_it_started(
+def test_the_demo_ends_all_that_it_started(
     how: signal.Signals, spawn: support.Spawner, in_tmp: dict[str, str]
 ) -> None:
     port = support.free_port()

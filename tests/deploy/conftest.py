@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import pytest
@@ -13,24 +12,17 @@ from tests import support
 from tests.support import DEPLOY, serving
 from tests.support.pages import parse
 
-TOOLS = support.ROOT / ".venv" / "tools" / "usr" / "bin"
-
-
-def _tool(name: str, how: str) -> Any:
-    found = shutil.which(name) or shutil.which(name, path=str(TOOLS))
-    return found or support.leave_out(f"needs {name}, which is on no path ({how})")
-
 
 @pytest.fixture(scope="session")
 def kubectl() -> str:
     """Path of kubectl, for its kustomize."""
-    return str(_tool("kubectl", "`make tools`"))
+    return support.tool("kubectl")
 
 
 @pytest.fixture(scope="session")
 def systemd_analyze() -> str:
     """Path of systemd-analyze."""
-    return str(_tool("systemd-analyze", "Debian's package systemd"))
+    return support.tool("systemd-analyze", "Debian's package systemd")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The compose file fits together, and what it mounts is accepted by who reads it."""
+"""The compose file is consistent, and the programs accept what it mounts for them."""
 
 from __future__ import annotations
 

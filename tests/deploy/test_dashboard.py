@@ -1,4 +1,4 @@
-"""The dashboard is well formed, and asks for what there is."""
+"""The dashboard is well formed and asks for series that exist."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def dashboard(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
-def test_one_is_there() -> None:
+def test_there_is_a_dashboard() -> None:
     assert DASHBOARDS
 
 
-def test_identities(dashboard: dict[str, Any]) -> None:
+def test_ids_are_unique(dashboard: dict[str, Any]) -> None:
     ids = [panel["id"] for panel in panels(dashboard)]
     assert len(ids) == len(set(ids))
     assert dashboard["uid"]

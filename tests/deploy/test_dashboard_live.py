@@ -19,8 +19,8 @@ from tests import support
 from tests.support import DEPLOY, Prometheus, serving
 from tests.support.promql import filled
 
-#: One worker starts Prometheus and the ranks, and begins with it.
-pytestmark = [pytest.mark.xdist_group("dashboard"), pytest.mark.long]
+#: One worker runs them all, and begins with them.
+pytestmark = pytest.mark.long
 
 RANK = support.ROOT / "tests" / "demo" / "rank.py"
 

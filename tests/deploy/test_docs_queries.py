@@ -1,4 +1,4 @@
-"""What the guides tell an operator to ask for is there."""
+"""The series and queries that the guides name exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is generated in deploy/ is what its sources say."""
+"""The generated files in deploy/ match their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image's file is sound, and its steps give an exporter and an emitter that work."""
+"""The Dockerfile is sound, and its steps build an exporter and an emitter that work."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mx_exporter.config import DEFAULT_PORT
 from tests import support
 from tests.support import DEPLOY, serving
 
-#: One worker builds the image, and begins with it.
-pytestmark = [pytest.mark.xdist_group("image"), pytest.mark.long]
+#: One worker runs them all, and begins with them.
+pytestmark = pytest.mark.long
 
 IMAGE = DEPLOY / "image"
 PYTHONS = {"310", "311", "312", "313", "314"}

@@ -1,4 +1,4 @@
-"""The manifests are valid, add what they promise and nothing else, and are true to the code."""
+"""The manifests are valid, add what they promise and nothing else, and match the code."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _set(document: Any, path: str, value: Any) -> None:
         ("tls", "volumes/2/projected/sources/0/secrt", {"name": "mx-metrics-web"}),
     ],
 )
-def test_a_mistake_would_be_found(example: str, path: str, value: Any) -> None:
+def test_mistakes_in_manifests_are_found(example: str, path: str, value: Any) -> None:
     document = built(example)
     check(document, "1.34")
     _set(next(pods(document)), path, value)

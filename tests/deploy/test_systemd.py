@@ -1,4 +1,4 @@
-"""systemd takes the units."""
+"""systemd accepts the units."""
 
 from __future__ import annotations
 

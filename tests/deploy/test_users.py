@@ -1,4 +1,4 @@
-"""Engine and exporter as different users, in a volume as a pod's ``fsGroup`` makes it."""
+"""An engine and an exporter of different users share a volume, as a pod's ``fsGroup`` makes it."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from tests.support.basics import (
     is_products,
     leave_out,
     take_all_room,
+    tool,
     unshare,
     wait_until,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "is_products",
     "leave_out",
     "take_all_room",
+    "tool",
     "unshare",
     "wait_until",
 ]

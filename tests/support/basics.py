@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
+
+#: Where ``bring_tools.sh`` and ``bring_kubectl.sh`` unpack what the machine does not have.
+TOOLS = ROOT / ".venv" / "tools" / "usr" / "bin"
 
 #: Seconds that something quick takes at most, where other processes have the cores. On a machine of
 #: its own it takes less than one; what it must not wait for takes ten or more.
@@ -72,6 +76,12 @@ def wait_until(condition: Callable[[], T], limit: float = 60.0, message: str = "
             raise AssertionError(message or f"not so within {limit:g} s; last seen: {value!r}")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.1)
+
+
+def tool(name: str, how: str = "`make tools`") -> str:
+    """The path of a program; the test is left out where there is none. ``how`` it can be had."""
+    found = shutil.which(name) or shutil.which(name, path=str(TOOLS))
+    return found or str(leave_out(f"needs {name}, which is on no path ({how})"))
 
 
 def unshare(*what: str) -> list[str]:

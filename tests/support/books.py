@@ -1,4 +1,4 @@
-"""What must be so once all ranks have ended, whoever was killed before."""
+"""What must hold once all ranks have ended, whoever was killed before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting exporters that keep a directory, and real ranks beside them."""
+"""Exporters that own a directory and compact it, and real ranks beside them."""
 
 from __future__ import annotations
 
@@ -110,11 +110,8 @@ def fill(directory: Path, proc: str, segments: int, attempts: int = 20) -> None:
         log.segment(directory, n, [event] * attempts)
 
 
-def segments_in(directory: Path) -> set[str]:
-    return {path.name for path in directory.glob("events-*.jsonl")}
-
-
-def size_of(directory: Path) -> int:
+def directory_size(directory: Path) -> int:
+    """Bytes of all files of a directory."""
     return sum(path.stat().st_size for path in directory.iterdir())
 
 

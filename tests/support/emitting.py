@@ -19,6 +19,8 @@ class Log:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._sizes: list[tuple[Path, int]] = []
+        self._lines: list[dict[str, Any]] = []
 
     def segments(self) -> list[Path]:
         """By process, then by number."""
@@ -27,13 +29,19 @@ class Log:
         return [named[name] for name in sorted(named)]
 
     def lines(self) -> list[dict[str, Any]]:
-        """Every line, headers included. Each must be whole, and good JSON."""
-        found = []
-        for path in self.segments():
-            text = path.read_bytes()
-            assert text.endswith(b"\n"), f"{path} ends in the middle of a line"
-            found += [_parse(line) for line in text.split(b"\n") if line]
-        return found
+        """Every line, headers included. Each must be whole, and good JSON.
+
+        They are parsed again only when there is more, since a test may ask often, of many.
+        """
+        sizes = [(path, path.stat().st_size) for path in self.segments()]
+        if sizes != self._sizes:
+            self._lines = []
+            for path, _ in sizes:
+                text = path.read_bytes()
+                assert text.endswith(b"\n"), f"{path} ends in the middle of a line"
+                self._lines += [_parse(line) for line in text.split(b"\n") if line]
+            self._sizes = sizes
+        return list(self._lines)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         """The events but the headers; only those with one of ``names``, if there are any."""

@@ -84,3 +84,13 @@ class Lines:
         first = self.header(n, **header)
         path.write_bytes(first + b"".join(self(event, **fields) for event, fields in events))
         return path
+
+
+def segments_in(directory: Path) -> list[str]:
+    """The names of the segments of a directory, sorted."""
+    return sorted(path.name for path in directory.glob("events-*.jsonl"))
+
+
+def size_of(directory: Path) -> int:
+    """Bytes of the segments of a directory."""
+    return sum((directory / name).stat().st_size for name in segments_in(directory))

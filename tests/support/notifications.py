@@ -1,4 +1,4 @@
-"""Being notified, seen from outside: what inotify gives, and systems that give nothing."""
+"""What inotify reports of a directory, and systems that report nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's multiprocess mode and a replay of our log: are their samples equal?"""
+"""Compares the samples of the client's multiprocess mode with those of a replay of our log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines to run, and what the tests see of the processes around them."""
+"""Engines under `mx-metrics run`, and the processes around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting a real exporter and talking to it over real sockets."""
+"""A real exporter, and requests to it over real sockets."""
 
 from __future__ import annotations
 

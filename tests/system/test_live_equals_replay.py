@@ -1,4 +1,4 @@
-"""Real ranks, a real exporter, and a replay beside it: the same bytes."""
+"""A replay prints the bytes that an exporter serves while real ranks log and are killed."""
 
 from __future__ import annotations
 

@@ -13,45 +13,77 @@ import sys
 import threading
 from typing import Any
 
-#: The running load as it stands on a line, its ``load_id``; None outside of loads. A forked child
-#: inherits it, a new thread does not.
-mark: contextvars.ContextVar[bytes | None] = contextvars.ContextVar("mx_load", default=None)
 
-#: The loads that run in this process, by mark, each with the threads that were there before it.
-running: dict[bytes, frozenset[int]] = {}
+class Load:
+    """A load: its id, whether it runs, the load it runs within, and the threads that were there
+    before it."""
+
+    __slots__ = ("id", "outer", "running", "threads")
+
+    def __init__(self) -> None:
+        self.id = os.urandom(6).hex()
+        self.outer = _still_running(of_context())
+        self.running = True
+        self.threads = frozenset(sys._current_frames())
 
 
-def new_mark() -> bytes:
-    """How the lines of a new load end: the field ``load_id``, 12 random hex digits."""
-    return b',"load_id":"%b"}\n' % os.urandom(6).hex().encode()
+#: The load that this context is in. A forked child inherits it, a new thread does not. It may
+#: have ended, in another context or out of turn: `current` passes those over.
+_context: contextvars.ContextVar[Load | None] = contextvars.ContextVar("mx_load", default=None)
+of_context = _context.get
+
+#: The loads that run in this process.
+_running: set[Load] = set()
 
 
-def begin(load: bytes) -> contextvars.Token[bytes | None]:
+def current() -> Load | None:
+    """The load that an event belongs to which is logged here and now."""
+    load = of_context()
+    if load is None and not _running:
+        return None
+    return _still_running(load) or _only_one()
+
+
+def begin(load: Load) -> None:
     """A load begins in this context."""
-    running[load] = frozenset(sys._current_frames())
-    return mark.set(load)
+    for other in tuple(_running):
+        if not other.running:  # it could not be ended as it should
+            _running.discard(other)
+    _running.add(load)
+    _context.set(load)
 
 
-def end(load: bytes, token: contextvars.Token[bytes | None]) -> None:
-    """The load is over, perhaps in another context than it began in."""
-    running.pop(load, None)
-    try:
-        mark.reset(token)
-    except ValueError:
-        mark.set(None)
+def resume(load: Load) -> Load | None:
+    """Be in ``load`` again, which is about to end here; returns the load this context was in."""
+    before = of_context()
+    _context.set(load)
+    return before
+
+
+def end(load: Load, before: Load | None) -> None:
+    """The load is over; its context is then in what still runs of ``before``."""
+    load.running = False
+    _running.discard(load)
+    _context.set(_still_running(before))
 
 
 def forget() -> None:
     """In a forked child: its threads are none of its parent's loads."""
-    running.clear()
+    _running.clear()
 
 
-def only_one() -> bytes | None:
+def _still_running(load: Load | None) -> Load | None:
+    while load is not None and not load.running:
+        load = load.outer
+    return load
+
+
+def _only_one() -> Load | None:
     """The load that runs, where it is the only one and this thread was started during it."""
     # A copy: loads come and go while other threads look.
-    found = list(running.items())
-    if len(found) == 1 and threading.get_ident() not in found[0][1]:
-        return found[0][0]
+    found = [load for load in tuple(_running) if load.running]
+    if len(found) == 1 and threading.get_ident() not in found[0].threads:
+        return found[0]
     return None
 
 

@@ -49,10 +49,14 @@ def existing(settings: Settings) -> Iterator[int]:
 def _make(settings: Settings) -> None:
     if os.path.lexists(settings.directory):
         return
-    mode = 0o755 if settings.named else 0o700
-    with contextlib.suppress(FileExistsError):  # another rank was faster
-        os.makedirs(settings.directory, mode)
-        os.chmod(settings.directory, mode)  # a narrow umask would shut the exporter out
+    missing = [settings.directory]
+    while not os.path.lexists(parent := os.path.dirname(missing[-1])):
+        missing.append(parent)
+    for path in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another rank was faster
+            mode = 0o755 if settings.named else 0o700
+            os.mkdir(path, mode)
+            os.chmod(path, mode)  # a narrow umask would shut the exporter out, also on the way
 
 
 def _check_owner(path: str, status: os.stat_result) -> None:

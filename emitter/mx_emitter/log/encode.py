@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import orjson
 
-from mx_log.schema import RESERVED_KEYS
 from mx_log.values import well_formed
 
 #: A value that ``orjson`` writes as it is.
@@ -78,31 +76,19 @@ def _in_range(converted: int | float, given: object) -> Plain:
 
 def plain(value: object) -> Plain:
     """Any value as one that JSON can hold: containers as they are, the rest as number or text."""
-    return _Flattening().plain(value, 0)
+    return Flattening().plain(value, 0)
 
 
-def plain_fields(fields: Mapping[str, object]) -> dict[str, Plain]:
-    """A caller's fields, each as `plain` has it, but of all only so many values.
+class Flattening:
+    """Makes values plain, so many of them in all."""
 
-    One of a reserved name is named ``field_<name>``: a caller may not speak for us.
-    """
-    flattening = _Flattening()
-    found = {}
-    for key, value in fields.items():
-        name = well_formed(text(key))
-        if name in RESERVED_KEYS:
-            name = f"field_{name}"
-        found[name] = flattening.plain(value, 1)
-    return found
-
-
-class _Flattening:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
         self.left = _MAX_VALUES
 
     def plain(self, value: object, depth: int) -> Plain:
+        """``value`` as `plain` has it, ``depth`` levels below the event."""
         kind = type(value)
         if kind is str:
             return well_formed(value)  # type: ignore[arg-type]
@@ -142,7 +128,7 @@ def encode(fields: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
     except Exception:  # lone surrogates, ints beyond 64 bits, objects, depth
-        flattening = _Flattening()
+        flattening = Flattening()
         whole = {
             well_formed(text(key)): flattening.plain(value, 1) for key, value in fields.items()
         }

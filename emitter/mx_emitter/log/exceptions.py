@@ -9,15 +9,35 @@ from .encode import text, type_name
 #: Longest ``error``, in characters.
 MAX_ERROR = 500
 
-_CREDENTIALS = re.compile(r"://[^\s/'\"<>]*@")
-# The last part of a path, then the query. It needs no scheme before it: urllib3 reports
-# "Max retries exceeded with url: /path?token=...".
-_QUERY = re.compile(r"(/[^\s/?'\"<>]*)\?[^\s'\"<>]*")
+# What stands before the last @ of an authority, well-formed or not: a password may hold what it
+# should have escaped. A path may hold an @ as well, so slashes are passed over only behind a colon
+# that no port follows, and blanks only within one line.
+_CREDENTIALS = (
+    re.compile(r"(?<=:)([/\\]{1,3})[^\s/\\]*@"),
+    re.compile(r"(?<=:)([/\\]{1,3})[^\s/\\:@]*:(?!\d*(?:[/\\\s]|$))[^\s@][^\n@]{0,200}@(?=[\w\[])"),
+    # Without a scheme, as proxies are named; but no digest of an image.
+    re.compile(
+        r"()(?<![\w/\\])[^\s:/\\@'\"<>(=]{1,256}:[^\s@'\"<>/\\]{1,256}@(?!sha\d+:)(?=[\w\[])"
+    ),
+)
+
+# The last part of a path, then the query or the fragment. It needs no scheme before it: urllib3
+# reports "Max retries exceeded with url: /path?token=...". A quote ends it, unless text follows.
+_REST = r"(?:[^\s'\"<>]|['\"](?=\w))*"
+_QUERIES = (
+    re.compile(rf"(/[^\s/?#'\"<>]*)[?#]{_REST}"),
+    # Without a path, what has the look of a parameter.
+    re.compile(rf"()[?#&][\w.~%+\[\]-]+={_REST}"),
+)
 
 
 def without_secrets(message: str) -> str:
-    """``message`` with the queries and the credentials of URLs stripped."""
-    return _QUERY.sub(r"\1", _CREDENTIALS.sub("://", message))
+    """``message`` with the queries, fragments and credentials of URLs stripped."""
+    for pattern in _CREDENTIALS:
+        message = pattern.sub(r"\1", message)
+    for pattern in _QUERIES:
+        message = pattern.sub(r"\1", message)
+    return message
 
 
 def describe(error: BaseException) -> dict[str, str]:

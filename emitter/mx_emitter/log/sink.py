@@ -1,37 +1,49 @@
 """The switch between callers and the log of this process: off, not decided yet, or a stream.
 
-One sink serves the process. It is what structlog wraps, and what the recorders write to.
+One sink serves the process. It is what the structlog logger wraps.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+
+from mx_log.values import is_true
 
 from ..context import load
 from ..context.rank import as_rank
-from ..settings import Settings, read_settings
+from ..settings import SWITCH, Settings, read_settings
 from . import warn_once
 from .encode import text
 from .stream import Stream
+
+#: The methods of a wrapped logger by which structlog's bound loggers log.
+METHODS = frozenset(
+    ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log")
+)
 
 
 class Sink:
     """Where events go.
 
-    ``off`` is the one test that a recorder makes when metrics are off. ``emit`` is
-    ``Stream.emit``, or what decides at the first event whether there shall be a stream.
+    ``off`` is the one test that a recorder makes when metrics are off. ``msg`` is ``Stream.emit``
+    while there is a stream that is on, and before that what decides whether there shall be one.
     """
 
     def __init__(self) -> None:
         self.off = False  # or not decided yet, as long as there is no stream
         self.stream: Stream | None = None
-        self.emit: Callable[..., None] = self._first_event
+        self.msg: Callable[[bytes, bytes, bytes], None] = self._first_event
         self._settings: Settings | None = None  # once metrics are on
         self._rank: int | None = None  # what the engine said
         self._watching_forks = False
         self._forks = 0  # how many generations of forks this process is away from the first
+
+    def __getattr__(self, name: str) -> Callable[[bytes, bytes, bytes], None]:
+        # As structlog's own loggers have it, where each level is a method that does the same.
+        if name not in METHODS:
+            raise AttributeError(name)
+        return self.msg
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be logged at all. Never raises an Exception."""
@@ -47,7 +59,13 @@ class Sink:
         try:
             if rank is not None:
                 self._take_rank(rank)
-            self.off = False  # the environment may have changed since it was read
+            # The environment may have changed since it was read. A stream that was switched off
+            # is kept: it goes on where it was once it is switched on again.
+            if self.stream is not None and not is_true(os.environ.get(SWITCH, "")):
+                self.off = True
+                self.msg = self._first_event
+                return False
+            self.off = False
             stream = self._start()
             if stream is None:
                 return False
@@ -55,26 +73,26 @@ class Sink:
             stream.open()
         except Exception as error:
             warn_once.say("unexpected", f"metrics could not be enabled: {text(error)}")
-        return self.stream is not None
+        return self.stream is not None and not self.off
 
     def ask_torch(self) -> None:
         """Look for the rank again: torch.distributed may have been initialised since."""
         if self.stream is not None:
             self.stream.ask_torch()
 
-    def _first_event(
-        self, event: bytes, fields: dict[str, Any], level: bytes | None = None
-    ) -> None:
-        try:
-            stream = self._start()
-            if stream is not None:
-                stream.emit(event, fields, level)
-        except Exception:
-            warn_once.uncounted += ("unencodable",)
+    def _first_event(self, event: bytes, own: bytes, level: bytes) -> None:
+        stream = self._start()
+        if stream is not None:
+            stream.emit(event, own, level)
 
     def _start(self) -> Stream | None:
-        """Decide by the environment whether metrics are on; the stream when they are."""
-        if self.stream is not None or self.off:
+        """The stream; decides by the environment, at first, whether there shall be one."""
+        if self.off:
+            return None
+        if self.stream is not None and not self.stream.here[0]:
+            self._after_fork()
+        if self.stream is not None:
+            self.msg = self.stream.emit
             return self.stream
         warn_once.need_room()
         settings = self._settings or read_settings()
@@ -92,10 +110,10 @@ class Sink:
         # nothing can come between those.
         while self.stream is None:
             forks = self._forks
-            stream = Stream(settings, self._rank)
+            stream = Stream(settings, self._rank, self._in_child)
             if self._forks == forks and self.stream is None:
                 self.stream = stream
-        self.emit = self.stream.emit
+        self.msg = self.stream.emit
         return self.stream
 
     def _take_rank(self, rank: object) -> None:
@@ -106,12 +124,17 @@ class Sink:
         else:
             self._rank = said
 
+    def _in_child(self, event: bytes, own: bytes, level: bytes) -> None:
+        """An event in the child of a fork that Python was not told of."""
+        self._after_fork()
+        self._first_event(event, own, level)
+
     def _after_fork(self) -> None:
         """The child draws a stream of its own, by its parent's settings, at its next event."""
         self._forks += 1
         load.forget()
         warn_once.uncounted.clear()  # the parent's events
-        self.emit = self._first_event
+        self.msg = self._first_event
         parents, self.stream = self.stream, None
         if parents is not None:
             parents.abandon()

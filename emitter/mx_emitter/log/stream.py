@@ -9,30 +9,25 @@ at the places that care for it.
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from sys import modules
 from time import time_ns
 from typing import Any, TypeVar
-
-from orjson import dumps
 
 from mx_log.files import SegmentName
 from mx_log.schema import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION
 from mx_log.values import well_formed
 
-from ..context import load
 from ..context.client_release import client_version
 from ..context.rank import find_rank, from_torch
 from ..settings import Settings
 from . import warn_once
 from .directory import opened, weigh
 from .encode import encode
-from .segment import Segment
+from .forks import here
+from .segment import Segment, is_there
 
 _Returned = TypeVar("_Returned")
 
@@ -43,9 +38,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SECOND = 1_000_000_000
 
 # A line. What all lines of a second share goes in once a second, and what is an event's own then.
-_LINE = b'{"event":%%b,"timestamp":"%b%%06dZ","level":"info","proc":"%b","seq":%%d,%b,%%b%%b'
-
-_load_of_context = load.mark.get
+_LINE = b'{"event":%%b,"timestamp":"%b%%06dZ","level":"info","proc":"%b","seq":%%d,%b,%%b}\n'
 
 # What may differ between a line that was measured and the same line with another seq.
 _SLACK = 32
@@ -64,10 +57,12 @@ class Stream:
         "_fd",
         "_free",
         "_full",
+        "_in_child",
         "_limit",
         "_line",
         "_lock",
         "_next_segment",
+        "_next_seq",
         "_next_try",
         "_noted",
         "_opening",
@@ -76,29 +71,37 @@ class Stream:
         "_said_rank",
         "_second",
         "_segment",
-        "_seq",
         "_size",
         "_unclean",
         "_unsettled",
         "_who",
+        "here",
         "proc",
         "rank",
         "settings",
     )
 
-    def __init__(self, settings: Settings, rank: int | None = None) -> None:
-        """``rank`` is what the engine said; None looks it up."""
+    def __init__(
+        self,
+        settings: Settings,
+        rank: int | None,
+        in_child: Callable[[bytes, bytes, bytes], None],
+    ) -> None:
+        """``rank`` is what the engine said; None looks it up. ``in_child`` gets the events of
+        children whose fork Python was not told of."""
         self.settings = settings
+        self.here = here()  # [0] is 0 in a forked child
+        self._in_child = in_child
         self.proc = os.urandom(6).hex()
         self.rank: int | None = None
         self._said_rank = rank
         self._lock = threading.RLock()
         self._abandoned = False
 
-        self._seq = itertools.count()
-        self._free: deque[int] = deque()  # numbers of events whose write failed
+        self._next_seq = 0
+        self._free: list[int] = []  # numbers of events whose write failed: they go first
         self._dropped: dict[str, int] = {}
-        self._pending: deque[tuple[bytes, bytes, bytes, bytes | None]] = deque()
+        self._pending: list[tuple[bytes, bytes, bytes]] = []
         self._complaints: list[tuple[str, str]] = []
         self._noted: set[str] = set()
         self._detail = ""  # what the operating system said last
@@ -130,24 +133,16 @@ class Stream:
         self._locked(self._open_first)
         self._settle()
 
-    def emit(self, event: bytes, fields: dict[str, Any], level: bytes | None = None) -> None:
+    def emit(self, event: bytes, own: bytes, level: bytes) -> None:
         """Log one event, or count it as dropped. Never raises an Exception.
 
-        ``event`` is its name as JSON, ``level`` a plain word, None for ``info``. ``fields`` are
-        its own fields, none of a reserved name.
+        ``event`` is its name as JSON, ``own`` its own fields, none of a reserved name, as the
+        inside of a JSON object, and ``level`` a plain word.
         """
         try:
-            end = _load_of_context()
-            if end is None and load.running:
-                end = load.only_one()
-            if end is None:
-                end = b"}\n"
-            elif "opentelemetry.trace" in modules:
-                fields = {**load.trace(), **fields}
-            try:
-                own = dumps(fields)[1:-1]
-            except Exception:  # rare: a lone surrogate, or a caller's field
-                own = encode(fields)[1:-2]
+            if not self.here[0]:
+                # In the middle of an event of the parent's, or after a fork of a C library.
+                return None if self._abandoned else self._in_child(event, own, level)
             # What ``with`` does here takes three times as long. Acquired within the ``try``: right
             # after it a signal handler may raise. Looked up no earlier: one may fork before, and
             # nobody would let go of the parent's in the child.
@@ -155,7 +150,7 @@ class Stream:
             try:
                 if not lock.acquire(False):
                     lock = self._wait()
-                reason = self._put(event, own, end, level)
+                reason = self._put(event, own, level)
                 if reason is not None:
                     self._count_drop(reason)
             finally:
@@ -244,64 +239,86 @@ class Stream:
             if reason is not None:
                 self._note(reason)
 
-    def _put(
-        self, event: bytes, own: bytes, end: bytes = b"}\n", level: bytes | None = None
-    ) -> str | None:
-        """Write one line: of the keys that every line carries, its ``own`` fields, and its ``end``.
-
-        Returns None, or the reason why it was not written.
-        """
+    def _put(self, event: bytes, own: bytes, level: bytes) -> str | None:
+        """Write one line. Returns None, or the reason why it was not written."""
+        free = self._free
         while True:
             nanos = time_ns() - self._second
             if not 0 <= nanos < _SECOND:
                 nanos = self._turn()
             pattern = self._line
-            if level is not None:
+            if level != b"info":
                 pattern = pattern.replace(b'"info"', b'"%b"' % level, 1)
             if not own:
-                pattern = pattern.replace(b",%b%b", b"%b%b")
-            seq = self._free.popleft() if self._free else next(self._seq)
-            line = pattern % (event, nanos // 1000, seq, own, end)
+                pattern = pattern.replace(b",%b}", b"%b}")
+            seq = free[0] if free else self._next_seq
+            line = pattern % (event, nanos // 1000, seq, own)
             size = len(line)
             if size > MAX_LINE_BYTES:
-                self._free.append(seq)
                 return "too_long"
-            if self._size + size <= self._limit:
-                break
-            # The number goes to the header of the segment that is opened for this line.
-            self._free.append(seq)
-            if self._opening and self._fd < 0:
-                # A signal handler's event while the first segment is being opened.
-                self._pending.append((event, own, end, level))
-                self._unsettled = True
-                return None
-            reason = self._make_room(size)
-            if reason is not None:
-                return reason
+            if self._size + size > self._limit:
+                if self._opening and self._fd < 0:
+                    # A signal handler's event while the first segment is being opened.
+                    self._pending.append((event, own, level))
+                    self._unsettled = True
+                    return None
+                reason = self._make_room(size)
+                if reason is not None:
+                    return reason
+                continue
+            segment = self._segment
+            if segment is None or not segment.is_ours():
+                # Somebody closed our descriptor: there are libraries that close all of them. It
+                # may be a file or a socket of the engine's by now.
+                self._let_go(close=False)
+                continue
+            # A call in the middle of another's write cannot know whether that one is torn: it
+            # starts with a newline, as the next write after a torn one does. Readers skip an empty
+            # line.
+            if self._unclean is not None:
+                line = b"\n" + line
+                size += 1
+            # The number is drawn now. From here to the write no call stands, in which a signal
+            # handler could log, or raise and cost the number.
+            if seq != (free[0] if free else self._next_seq) or segment is not self._segment:
+                continue
+            if free:
+                del free[0]
+            else:
+                self._next_seq = seq + 1
+            break
 
-        # A call in the middle of another's write cannot know whether that one is torn: it starts
-        # with a newline, as the next write after a torn one does. Readers skip an empty line.
-        if self._unclean is not None:
-            line = b"\n" + line
-            size += 1
         self._unclean = seq
         try:
             written = os.write(self._fd, line)
         except OSError as error:
-            self._free.append(seq)
-            if error.errno == errno.EBADF and self._fd >= 0:
-                # Somebody closed our descriptor: there are libraries that close all of them.
-                self._let_go(close=False)
-                return self._put(event, own, end, level)
+            free.append(seq)
             return self._reason(error, "io_error")
+        except BaseException:
+            self._settle_write(segment, seq, size)
+            raise
         self._size += written
         if written != size:
-            self._free.append(seq)
             self._unclean = seq
+            free.append(seq)
             return "no_space"
         if self._unclean == seq:  # else a call in the middle of this one left a torn line
             self._unclean = None
         return None
+
+    def _settle_write(self, segment: Segment, seq: int, size: int) -> None:
+        """A signal handler raised as the write of ``size`` bytes returned what nobody knows now.
+
+        The file tells it. Where the handler's own events went on to another, it was whole.
+        """
+        written = size
+        if segment is self._segment:
+            written = segment.length() - self._size
+            self._size += max(0, written)
+        if written < size:
+            self._free.append(seq)
+        elif self._unclean == seq:
+            self._unclean = None
 
     def _turn(self) -> int:
         """Once a second: what its lines share, and whether all is as it was left.
@@ -400,20 +417,30 @@ class Stream:
     def _new_segment(self, folder: int) -> Segment:
         n = self._next_segment
         who = self._who = self._who or _who_we_are(self.settings)
-        name = b'"segment_continued"' if n else b'"process_started"'
+        event = b'"segment_continued"' if n else b'"process_started"'
+        name = SegmentName(self.proc, n)
         seq: int | None = None
 
         def header(locked: bool) -> bytes:
             nonlocal seq
             fields = {"segment": n, **who, **({} if locked else {"locked": False})}
-            seq = self._free.popleft() if self._free else next(self._seq)
+            own = encode(fields)[1:-2]
             micros = self._turn() // 1000
-            return self._line % (name, micros, seq, encode(fields)[1:-2], b"}\n")
+            # Drawn without a call, as in `_put`.
+            if self._free:
+                seq = self._free[0]
+                del self._free[0]
+            else:
+                seq = self._next_seq
+                self._next_seq = seq + 1
+            return self._line % (event, micros, seq, own)
 
         try:
-            segment = Segment(folder, SegmentName(self.proc, n), header, lambda: self._abandoned)
-        except OSError:
-            if seq is not None:
+            segment = Segment(folder, name, header, lambda: self._abandoned)
+        except BaseException:
+            if is_there(folder, name):  # a signal handler raised after it got its name
+                self._next_segment = n + 1
+            elif seq is not None:
                 self._free.append(seq)
             raise
         self._next_segment = n + 1
@@ -449,16 +476,23 @@ class Stream:
         while warn_once.uncounted:
             self._count_drop(warn_once.uncounted.pop())
         while self._pending:
-            reason = self._put(*self._pending.popleft())
+            # Each is taken by what is no call: a signal handler's event would log it once more.
+            event = self._pending[0]
+            del self._pending[0]
+            reason = self._put(*event)
             if reason is not None:
                 self._count_drop(reason)
         for reason in list(self._dropped):
-            # Taken before it is written: a signal handler's event would report it once more.
-            count = self._dropped.pop(reason, 0)
-            own = encode({"reason": reason, "count": count})[1:-2]
-            if count and self._put(b'"events_dropped"', own, level=b"warning") is not None:
-                self._dropped[reason] = self._dropped.get(reason, 0) + count
-                self._unsettled = True
+            count = self._dropped[reason]
+            self._dropped[reason] = 0
+            written = False
+            try:
+                own = encode({"reason": reason, "count": count})[1:-2]
+                written = not count or self._put(b'"events_dropped"', own, b"warning") is None
+            finally:
+                if not written:
+                    self._dropped[reason] += count
+                    self._unsettled = True
         return True
 
 

@@ -16,6 +16,7 @@ from ..log import warn_once
 from ..log.encode import text
 from ..log.exceptions import describe, without_secrets
 from ..log.sink import sink
+from ..logger import log
 from ..settings import read_settings
 
 #: The client's loggers; all others of its are below these.
@@ -24,12 +25,11 @@ NAMESPACES = ("modelexpress", "modelexpress_rl")
 #: Longest ``message``, in characters.
 MAX_MESSAGE = 2000
 
-_RECORDED = b'"log_recorded"'
 _LEVELS = (
-    (logging.CRITICAL, b"critical"),
-    (logging.ERROR, b"error"),
-    (logging.WARNING, b"warning"),
-    (logging.INFO, b"info"),
+    (logging.CRITICAL, "critical"),
+    (logging.ERROR, "error"),
+    (logging.WARNING, "warning"),
+    (logging.INFO, "info"),
 )
 
 
@@ -69,7 +69,7 @@ class Capture(logging.Handler):
             warn_once.say("capture", f"a log record could not be logged as an event: {text(error)}")
             sink.drop("unencodable")
             return
-        sink.emit(_RECORDED, fields, _level(record.levelno))
+        log.log_fields(_level(record.levelno), "log_recorded", fields)
 
     def _stand_aside(self, record: logging.LogRecord) -> None:
         """Where nobody else handles it, Python would have printed it but for us."""
@@ -98,8 +98,8 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
-def _level(number: int) -> bytes:
-    return next((name for least, name in _LEVELS if number >= least), b"debug")
+def _level(number: int) -> str:
+    return next((name for least, name in _LEVELS if number >= least), "debug")
 
 
 @functools.cache

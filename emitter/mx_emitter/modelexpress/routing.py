@@ -22,10 +22,10 @@ from typing import Any
 import mx_activate
 
 from ..context.client_release import client_version
+from ..guards import parameters_of, unknown
 from ..log import warn_once
 from ..log.encode import text
 from ..log.sink import sink
-from ..making import parameters_of
 from ..recorders import Recorders, metrics
 from ..settings import read_settings
 from . import log_capture
@@ -37,9 +37,6 @@ KNOWN = ("0.6.0", "0.7.0")
 
 #: The first release with metrics, and the first that may break what it promised.
 _SINCE, _BEFORE = (0, 6), (1, 0)
-
-#: What the recorders of a client are named by.
-_PREFIXES = ("record_", "observe_", "time_")
 
 #: What every release that we know has, beside the recorders of the oldest.
 _INNER = ("_ensure", "_start_exposition", "_try_bind", "_start_bind_retry", "_exposition_registry")
@@ -91,7 +88,7 @@ def route(module: ModuleType) -> bool:
         replaced: dict[str, Callable[..., Any]] = {
             name: _ours(name, given)
             for name, given in _methods(type(client)).items()
-            if name.startswith(_PREFIXES)
+            if not name.startswith("_")
         }
         replaced.update(dict.fromkeys(_INNER, _nothing))
         replaced["_ensure"] = _enable
@@ -157,7 +154,7 @@ def _ours(name: str, given: Callable[..., Any]) -> Callable[..., Any]:
             parameters_of(inspect.unwrap(known)), parameters_of(inspect.unwrap(given)), strict=False
         )
     )
-    recorder: Callable[..., Any] = getattr(metrics, name) if same else metrics.__getattr__(name)
+    recorder: Callable[..., Any] = getattr(metrics, name) if same else unknown(name)
     return recorder
 
 

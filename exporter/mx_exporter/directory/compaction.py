@@ -224,7 +224,7 @@ class Retention:
         if follower.snapshot_trouble:
             os.rename(SNAPSHOT_NAME, BAD_SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
             _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
-            follower.snapshot_trouble = ""
+            follower.moved_bad_snapshot()
         catalog = follower.fold.catalog
         found = snapshot.read(catalog, dir_fd)
         base = found[0] if found else Snapshot(State(catalog))
@@ -262,11 +262,10 @@ class Retention:
     def _sweep(self, dir_fd: int, follower: Follower) -> None:
         """Remove what a crash left: segments in a snapshot, files that were never finished."""
         self._remove(dir_fd, set(follower.leftover))
-        follower.leftover = []
         for name in follower.temporary:
             if self._is_abandoned(dir_fd, name):
                 self._remove(dir_fd, {name})
-        follower.temporary = []
+        follower.swept()
 
     def _is_abandoned(self, dir_fd: int, name: str) -> bool:
         """A file in the making is locked from its first moment on, or a minute old."""

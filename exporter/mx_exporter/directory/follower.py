@@ -49,12 +49,25 @@ class Follower:
         directory: str,
         fold: Fold,
         *,
+        settle_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
+        """
+        :param settle_seconds: a segment without a lock is finished once it was seen unchanged for
+            so long: somebody may be copying it into the directory.
+        :param clock: monotonic, in seconds.
+        :param wait: waits for so many seconds; only the first drain does.
+        """
         self.directory = directory
         #: Replaced when a snapshot is taken up.
         self.fold = fold
+        self._settle_seconds = settle_seconds
+        #: Seconds after the latest drain when a segment may be finished because nothing changed in
+        #: it; infinity when none waits for that.
+        self.settles_in = float("inf")
         self._clock = clock
+        self._wait = wait
         #: Grows with whatever changes the fold or the segments: as long as it stays, both do.
         self.changes = 0
         self._listing = Listing()
@@ -92,6 +105,10 @@ class Follower:
         self._deadline: float | None = None
         #: The drain in hand may not stop before its end.
         self._whole = False
+        #: The directory was drained before.
+        self._drained = False
+        #: Processes of which a segment was seen with a lock in the drain in hand.
+        self._locked: set[str] = set()
         self._snapshot: tuple[int, int, int] | None = None
         self._said: set[tuple[str, str]] = set()
 
@@ -135,6 +152,12 @@ class Follower:
             for _ in range(_ATTEMPTS):
                 try:
                     self._drain(dir_fd)
+                    if not self._drained and self.settles_in < float("inf"):
+                        # What the exporter before this one had finished must be in the first page:
+                        # without it, counters would fall.
+                        self._wait(self.settles_in)
+                        self._drain(dir_fd)
+                    self._drained = True
                     break
                 except StartOver:
                     continue
@@ -147,6 +170,23 @@ class Follower:
         """Have the drain in hand stop earlier. Any thread may call this."""
         if self._deadline is None or deadline < self._deadline:
             self._deadline = deadline
+
+    def settle_at_once(self) -> None:
+        """From the next drain on, a segment without a lock is finished at once: nobody comes to
+        look again."""
+        self._settle_seconds = 0.0
+
+    def swept(self) -> None:
+        """What a crash left was removed, as far as it could be."""
+        self.leftover, self.temporary = [], []
+
+    def moved_bad_snapshot(self) -> None:
+        """The snapshot that cannot be used was moved out of the way."""
+        self.snapshot_trouble = ""
+
+    def mark_shipped(self, positions: dict[str, int]) -> None:
+        """These positions of shipping are in the snapshot now."""
+        self.shipped = positions
 
     def compacted(
         self, names: set[str], covered: dict[str, int], identity: tuple[int, int, int]
@@ -175,6 +215,8 @@ class Follower:
     def _drain(self, dir_fd: int) -> None:
         self.ignored = Counter()
         self.bytes_unread = 0
+        self.settles_in = float("inf")
+        self._locked = set()
         orphans = self._take_up_snapshot(dir_fd)
         self._whole = self._whole or orphans is not None
         fresh = self._list(dir_fd)
@@ -182,8 +224,9 @@ class Follower:
             raise StartOver
         while fresh:
             ended = set()
-            for segment in fresh:
-                if self._read(segment, dir_fd):
+            for segment in [segment for segment in fresh if self._read(segment, dir_fd)]:
+                if self._is_settled(segment):
+                    self._finish(segment)
                     ended.add(segment.name.proc)
             if not ended:
                 break
@@ -295,7 +338,7 @@ class Follower:
         self._take(there)
 
     def _read(self, segment: Segment, dir_fd: int) -> bool:
-        """Read what a segment has; return whether it is done now."""
+        """Read what a segment has; return whether that is all, and nobody writes on."""
         name = str(segment.name)
         try:
             fd = open_regular(name, dir_fd)
@@ -312,6 +355,9 @@ class Follower:
         try:
             # First the lock, then the size: a writer that is gone by now adds nothing to it.
             unlocked = probe(fd)
+            if not unlocked and self._has_locks(segment):
+                segment.was_locked = True
+                self._locked.add(segment.name.proc)
             status = os.fstat(fd)
             if status.st_ino != segment.inode:
                 return False
@@ -328,9 +374,7 @@ class Follower:
         if segment.position < segment.size:
             self.bytes_unread += segment.size - segment.position
             return False
-        if self._finished(segment, unlocked):
-            self._finish(segment)
-        return segment.done
+        return self._has_no_writer(segment, unlocked)
 
     def _read_on(self, segment: Segment, fd: int) -> None:
         while segment.position < segment.size:
@@ -352,12 +396,34 @@ class Follower:
         del self._open[str(segment.name)]
         self.finished_bytes += segment.size
 
-    def _finished(self, segment: Segment, unlocked: bool) -> bool:
+    def _has_locks(self, segment: Segment) -> bool:
+        """Whether the file system of the segment's writer has locks, as its header says."""
         book = self.fold.state.books.get(segment.name.proc)
-        if book is None or book.locked:
+        return book is None or book.locked
+
+    def _has_no_writer(self, segment: Segment, unlocked: bool) -> bool:
+        if self._has_locks(segment):
             return unlocked
         # No locks where the writer is: only a newer segment tells that this one is finished.
         return segment.name.n < self._newest[segment.name.proc]
+
+    def _is_settled(self, segment: Segment) -> bool:
+        """Whether a segment without a writer stays as it is.
+
+        It does where its writer is known: it was seen with a lock, another segment of its process
+        has one now, or there are no locks. Else somebody may be copying it into the directory, so
+        it must have been seen unchanged for a while.
+        """
+        known = segment.was_locked or segment.name.proc in self._locked
+        if not self._settle_seconds or known or not self._has_locks(segment):
+            return True
+        # An exporter that is started again has not seen what the one before it saw: the time of the
+        # last write stands for that.
+        age = 0.0 if self._drained else max(0.0, time.time() - segment.mtime)
+        left = self._settle_seconds - segment.unchanged(self._clock(), age)
+        if left > 0:
+            self.settles_in = min(self.settles_in, left)
+        return left <= 0
 
     def _is_rewritten(self, segment: Segment, fd: int) -> bool:
         """Whether the file no longer begins with what was read of it."""

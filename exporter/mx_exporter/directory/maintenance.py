@@ -114,7 +114,7 @@ class Keeper:
             and positions != follower.shipped
             and self.retention.keep(follower, positions)
         ):
-            follower.shipped = positions
+            follower.mark_shipped(positions)
 
     def _ships_text(self) -> str:
         archive = self._settings.archive_dir

@@ -19,7 +19,19 @@ ANCHOR_BYTES = 512
 class Segment:
     """What is known of one segment file, and its way into a fold."""
 
-    __slots__ = ("anchor", "done", "inode", "mtime", "name", "position", "size", "splitter")
+    __slots__ = (
+        "_seen",
+        "_since",
+        "anchor",
+        "done",
+        "inode",
+        "mtime",
+        "name",
+        "position",
+        "size",
+        "splitter",
+        "was_locked",
+    )
 
     def __init__(self, name: SegmentName, inode: int) -> None:
         self.name = name
@@ -33,6 +45,23 @@ class Segment:
         self.mtime = 0.0
         #: The writer is gone and everything was read.
         self.done = False
+        #: It was seen with a lock: whoever wrote it held one, and nobody writes it without.
+        self.was_locked = False
+        #: Size and time of modification at the latest look, and since when they are these (of the
+        #: follower's clock).
+        self._seen: tuple[int, float] | None = None
+        self._since = 0.0
+
+    def unchanged(self, now: float, age: float) -> float:
+        """For how many seconds it has been as it is.
+
+        :param now: the follower's clock.
+        :param age: for how long it is known to be so if this is the first look at it.
+        """
+        seen = (self.size, self.mtime)
+        if seen != self._seen:
+            self._seen, self._since = seen, now - (age if self._seen is None else 0.0)
+        return now - self._since
 
     def feed(self, fold: Fold, block: bytes) -> None:
         """Fold the lines that the next block completes."""

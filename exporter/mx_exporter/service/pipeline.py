@@ -26,6 +26,9 @@ from . import self_metrics
 
 logger = logging.getLogger(__name__)
 
+#: Seconds for which a segment without a lock must stay as it is before it is finished.
+SETTLE_SECONDS = 1.0
+
 
 class Pipeline:
     """The way from the directory to the page. Used by the scheduler's worker, one call at a time.
@@ -39,7 +42,9 @@ class Pipeline:
         self._keeper = keeper
         # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
         self._follower = Follower(
-            settings.directory.path, Fold(CATALOG, max_series=settings.max_series)
+            settings.directory.path,
+            Fold(CATALOG, max_series=settings.max_series),
+            settle_seconds=SETTLE_SECONDS,
         )
         self._waker = Waker(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
@@ -76,7 +81,11 @@ class Pipeline:
 
     def period(self) -> float:
         """Seconds after which to drain though nothing asked for it."""
-        return self._waker.period()
+        return min(self._waker.period(), self._follower.settles_in)
+
+    def settle_at_once(self) -> None:
+        """Have the next drain finish each segment without a lock: it is the last one."""
+        self._follower.settle_at_once()
 
     def page(self, openmetrics: bool) -> bytes:
         """The exposition: the derived families, then those about ourselves."""

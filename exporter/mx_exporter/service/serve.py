@@ -108,6 +108,7 @@ async def _serve(
         shipping = _LAST_SHIPPING_SECONDS
         if beside_engine:
             shipping = _ENGINE_SHIPPING_SECONDS
+            pipeline.settle_at_once()
             with contextlib.suppress(asyncio.TimeoutError):
                 last = scheduler.after_drain("last", lambda: None)
                 await asyncio.wait_for(last, _ENGINE_DRAIN_SECONDS)

@@ -124,7 +124,7 @@ except RuntimeError: log.exception("failed")
     assert len(found) == 7
 
 
-def test_what_logs_while_it_is_logged_does_not_go_in_circles(program: Any) -> None:
+def test_records_logged_while_capturing_are_not_captured(program: Any) -> None:
     process = program.run(
         SETUP
         + """
@@ -157,13 +157,13 @@ logging.getLogger("modelexpress.x").warning("y")
     assert [event["message"] for event in records(program)] == ["y"]
 
 
-def test_a_bad_value_is_said_once(program: Any) -> None:
+def test_a_bad_value_is_logged_once(program: Any) -> None:
     process = program.run(SETUP + "log.warning('x')", MX_METRICS_CAPTURE_LOGS="DEBUG")
     assert records(program) == []
     assert process.error_output.count("MX_METRICS_CAPTURE_LOGS='debug'") == 1
 
 
-def test_they_are_part_of_their_load(program: Any) -> None:
+def test_captured_records_have_the_id_of_their_load(program: Any) -> None:
     if program.version == "0.6.0":
         return  # it has no loads
     program.run(
@@ -183,4 +183,4 @@ def test_levels_of_the_standard_library_are_named() -> None:
     from mx_emitter.modelexpress.log_capture import _level
 
     found = [_level(n) for n in (5, logging.INFO, 25, logging.WARNING, 45, 60)]
-    assert found == [b"debug", b"info", b"info", b"warning", b"error", b"critical"]
+    assert found == ["debug", "info", "info", "warning", "error", "critical"]

@@ -16,8 +16,8 @@ from tests import support
 from tests.support import parity
 from tests.support.emitting import Log
 
-#: One worker drives the client through its loads, and begins with it.
-pytestmark = [pytest.mark.xdist_group("flows"), pytest.mark.long]
+#: One worker runs them all, and begins with them.
+pytestmark = pytest.mark.long
 
 PROGRAM = parity.PROGRAMS / "flows.py"
 PYTHON = support.ROOT / ".venv-client" / "bin" / "python"
@@ -118,7 +118,7 @@ def test_what_the_client_prints_and_logs_is_what_it_was(
     assert "the engine shows this" in ours.output
 
 
-def test_the_log_tells_why(ours: support.Process) -> None:
+def test_the_log_holds_the_clients_reasons(ours: support.Process) -> None:
     messages = [e["message"] for e in log_of(ours, "retry_then_success").events("log_recorded")]
     assert any("https://peer/ went away" in message for message in messages)
     # The rate at which bytes came is logged at INFO, which nobody lets through there.
@@ -131,7 +131,7 @@ def test_the_log_tells_why(ours: support.Process) -> None:
 @pytest.mark.parametrize(
     "flow", ["success", "retry_then_success", "fallback", "keyboard_interrupt"]
 )
-def test_a_load_is_one_story(flow: str, ours: support.Process) -> None:
+def test_all_events_of_a_load_have_its_id(flow: str, ours: support.Process) -> None:
     events = log_of(ours, flow).events()
     began = [n for n, event in enumerate(events) if event["event"] == "load_started"]
     ended = [n for n, event in enumerate(events) if event["event"] == "load_finished"]

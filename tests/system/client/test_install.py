@@ -257,10 +257,11 @@ NEWER = """
 def record_eviction(self, policy, reason, *, tier=None): raise AssertionError
 def observe_ages(self, ages): raise AssertionError
 def time_warmup(self, engine): raise AssertionError
+def mark_source_stale(self, source): raise AssertionError
 def record_nixl_receive(self, agent, result): raise AssertionError
 def record_metadata_failure(self, policy, reason=None): raise AssertionError
-for function in (record_eviction, observe_ages, time_warmup, record_nixl_receive,
-                 record_metadata_failure):
+for function in (record_eviction, observe_ages, time_warmup, mark_source_stale,
+                 record_nixl_receive, record_metadata_failure):
     setattr(MetricsCollector, function.__name__, function)
 """
 
@@ -273,6 +274,7 @@ def test_nothing_that_a_newer_client_records_is_lost(program, tmp_path: Path) ->
 metrics.record_eviction("random", "old", tier=2)
 metrics.observe_ages(ages=[1, 2.5])
 with metrics.time_warmup("vllm"): pass
+metrics.mark_source_stale("a")
 metrics.record_nixl_receive("agent", "complete")  # its parameters have another order now
 metrics.record_metadata_failure("random", reason="gone")
 """,
@@ -285,6 +287,7 @@ metrics.record_metadata_failure("random", reason="gone")
         ("record_eviction", ["random", "old"], {"tier": 2}),
         ("observe_ages", [], {"ages": [1, 2.5]}),
         ("time_warmup", ["vllm"], {}),
+        ("mark_source_stale", ["a"], {}),
         ("record_nixl_receive", ["agent", "complete"], {}),
     ]
     assert calls[2]["seconds"] > 0
@@ -305,7 +308,7 @@ metrics.record_metadata_failure("random", reason="gone")
         ("0.7.1", "metrics = None", "another shape"),
     ],
 )
-def test_what_we_do_not_know_is_left_as_it_was(
+def test_an_unknown_kind_of_client_is_left_untouched(
     version: str, more: str, words: str, program, tmp_path: Path
 ) -> None:
     path = other(Path(program.path), tmp_path / "other", version, f"\n{more}\n")
@@ -325,7 +328,7 @@ assert client.metrics is None or vars(client.metrics) == before
     assert not program.directory.exists()
 
 
-def test_no_client_at_all(spawn: support.Spawner) -> None:
+def test_install_without_a_client_returns_false(spawn: support.Spawner) -> None:
     done = spawn.python(
         "-c",
         "from mx_emitter.modelexpress import install; assert install() is True",

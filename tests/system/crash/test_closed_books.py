@@ -11,6 +11,7 @@ from typing import Any
 
 from tests import support
 from tests.support import compacting, serving
+from tests.support.log_lines import segments_in
 from tests.support.pages import parse, total
 
 #: What the events of one segment come to, beside its header.
@@ -86,7 +87,7 @@ def test_books_close_over_rotation_compaction_and_restarts(
         expected["rejected"] = REJECTED * segments
         assert books(exporter) == expected
         compacting.wait_for_compaction(exporter)
-        assert len(compacting.segments_in(log)) < 8
+        assert len(segments_in(log)) < 8
         assert books(exporter) == expected
         by_process = checked(spawn, log)
         assert len(by_process) == life + 1

@@ -1,4 +1,4 @@
-"""Nothing that was acknowledged is lost or counts twice, whoever is killed when."""
+"""No acknowledged event is lost or counts twice, when ranks and exporter are killed at random."""
 
 from __future__ import annotations
 

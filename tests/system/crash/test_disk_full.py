@@ -78,7 +78,7 @@ def test_ranks_and_exporter_outlive_a_full_disk(
 
     # More than it retains is finished, so that it has something to compact when it goes on.
     exporter.process.send_signal(signal.SIGSTOP)
-    support.wait_until(lambda: compacting.size_of(log) > 115_000)
+    support.wait_until(lambda: compacting.directory_size(log) > 115_000)
     support.take_all_room(ballast)
     exporter.process.send_signal(signal.SIGCONT)
     support.wait_until(lambda: all(rank.pending > 500 for rank in ranks), limit=60)

@@ -1,4 +1,4 @@
-"""A long time of a steady pace: nothing grows, nothing is lost, nothing counts twice."""
+"""A long run at a steady pace: nothing grows, nothing is lost, nothing counts twice."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mx_emitter import enable_metrics, metrics
+from mx_emitter import enable_metrics, get_logger, metrics
 from tests import support
 from tests.support.emitting import Log, Program
 
@@ -17,7 +17,7 @@ SOURCE = Path(support.ROOT) / "emitter" / "mx_emitter"
 
 
 @pytest.mark.parametrize("value", ["1", "true", "YES", " on ", "True\n"])
-def test_is_on_when_it_is_told_so(value: str, log: Log, monkeypatch: Any) -> None:
+def test_the_variable_turns_it_on(value: str, log: Log, monkeypatch: Any) -> None:
     monkeypatch.setenv("MX_METRICS_ENABLED", value)
     assert enable_metrics() is True
     assert len(log.segments()) == 1
@@ -68,12 +68,23 @@ def test_enabling_looks_at_the_environment_again(log: Log, monkeypatch: Any) -> 
     assert [event["result"] for event in log.events()] == ["complete"]
 
 
-def test_once_on_it_stays_on(log: Log, monkeypatch: Any) -> None:
-    enable_metrics()
+def test_switched_off_it_says_so_and_goes_on_when_it_is_on_again(
+    log: Log, monkeypatch: Any
+) -> None:
+    metrics.record_nixl_receive("complete")
     monkeypatch.setenv("MX_METRICS_ENABLED", "0")
-    assert enable_metrics() is True
+    metrics.record_nixl_receive("partial")  # nobody has looked yet
+    assert enable_metrics() is False
     metrics.record_nixl_receive("empty")
-    assert log.names() == ["nixl_received"]
+    get_logger().info("own")
+    with metrics.time_load("vllm", "m", "main"):
+        pass
+    monkeypatch.setenv("MX_METRICS_ENABLED", "1")
+    assert enable_metrics() is True
+    metrics.record_nixl_receive("rejected")
+    assert [event["result"] for event in log.events()] == ["complete", "partial", "rejected"]
+    assert len(log.segments()) == 1
+    log.check_books()
 
 
 def test_enabling_close_to_the_recursion_limit(log: Log) -> None:

@@ -1,4 +1,4 @@
-"""Names of ours that are no files of ours."""
+"""Links, pipes, devices and folders that have the name of a segment or of the lock."""
 
 from __future__ import annotations
 

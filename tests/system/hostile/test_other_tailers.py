@@ -1,4 +1,4 @@
-"""What went wrong in other tailers, as people reported it: each told here in our own terms.
+"""Faults that users of other log tailers reported, as tests of this one.
 
 The address of a report is in the docstring. Each test asks for the right total.
 """
@@ -243,7 +243,7 @@ def test_equal_pids_in_containers_that_share_the_directory(
     assert {json.loads(head)["pid"] for head in heads} == {1}
 
 
-def test_files_that_were_removed_are_let_go(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_removed_files_are_closed(spawn: support.Spawner, tmp_path: Path) -> None:
     """Rotated files that were removed stayed open until the disk was full.
     https://github.com/vectordotdev/vector/issues/3440
     """

@@ -19,6 +19,7 @@ from tests.support import Lines, serving
 from tests.support.writers import Writer
 
 LOGGED = "mx_exporter_events_logged_total"
+ALIVE = 'mx_exporter_writers{state="alive"}'
 SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
 TOO_LONG = 'mx_exporter_lines_rejected_total{reason="too_long"}'
 
@@ -62,7 +63,8 @@ def test_20000_segments_and_256_descriptors(spawn: support.Spawner, crowd: Path)
             writer.log(policy="policy-0")
             page = exporter.get()
             assert page.sample(SUCCESS) == 20_000 + 101 * (round_ + 1)
-            assert page.sample('mx_exporter_writers{state="alive"}') == 1
+            support.wait_until(lambda: exporter.get().sample(ALIVE) == 1)
+        page = exporter.get()
         # What was read whole is listed, and neither opened nor looked at.
         assert page.sample("mx_exporter_last_drain_seconds") < support.SOON
     assert page.sample("mx_exporter_events_lost") == 0

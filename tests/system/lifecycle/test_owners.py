@@ -1,4 +1,4 @@
-"""Who owns a directory: real exporters, killed by real signals."""
+"""One exporter owns a directory; the others stand by, only read, or take over."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support.compacting import (
     as_nobody,
     can_mount,
     fill,
-    segments_in,
     serve_command,
     start,
     start_ranks,
     stop,
     wait_for_compaction,
 )
+from tests.support.log_lines import segments_in
 from tests.support.pages import counters, parse, total
 
 ATTEMPTS = 'mx_p2p_source_attempts_total{policy="random",result="success",scheme=""}'
@@ -40,7 +40,7 @@ def beside(spawn: support.Spawner, directory: Path, port: int) -> support.Proces
     return process
 
 
-def test_a_standby_says_so_once_and_takes_over_from_a_killed_owner(
+def test_a_standby_takes_over_from_a_killed_owner_and_logs_it_once(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
@@ -98,7 +98,9 @@ def test_who_owns_a_directory_can_be_read_though_the_disk_is_full(
     owner.release()
 
 
-def test_a_standby_binds_nothing_and_ends_when_told(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_a_standby_binds_nothing_and_ends_on_sigterm(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
     fill(tmp_path, "aaaaaaaaaaaa", 1)
     owner = start(spawn, tmp_path)
     port = support.free_port()

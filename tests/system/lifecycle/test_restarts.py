@@ -1,4 +1,4 @@
-"""An owner that compacts: nothing is lost, nothing counts twice, whoever restarts when."""
+"""An owner that compacts and is restarted loses nothing and counts nothing twice."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mx_log.files import SNAPSHOT_NAME
 from tests import support
 from tests.support.compacting import (
     all_done,
+    directory_size,
     fill,
-    segments_in,
-    size_of,
     start,
     start_ranks,
     stop,
     wait_for_compaction,
 )
+from tests.support.log_lines import segments_in, size_of
 from tests.support.pages import Samples, counters, replayed
 
 
@@ -68,9 +68,9 @@ def test_a_small_retention_beside_ranks_that_write(spawn: support.Spawner, tmp_p
     assert answer.sample('mx_exporter_events_folded_total{event="transfer_finished"}') == 4 * 500
     assert answer.sample("mx_exporter_events_lost") == 0
     assert answer.sample("mx_exporter_duplicates_total") == 0
-    support.wait_until(lambda: sum((log / n).stat().st_size for n in segments_in(log)) <= 20000)
+    support.wait_until(lambda: size_of(log) <= 20000)
     assert (log / SNAPSHOT_NAME).exists()
-    assert size_of(log) < 100_000
+    assert directory_size(log) < 100_000
     assert exporter.derived() == exporter.derived()
 
 
@@ -131,11 +131,11 @@ def test_segments_wait_for_the_archive_while_there_is_room(
     exporter = start(spawn, log, "--archive-dir", str(archive), env=env)
     # It is not there: what has no room goes without, the rest waits.
     unshipped = "mx_exporter_unshipped_segments_total"
-    support.wait_until(lambda: exporter.get().sample(unshipped) and size_of(log) <= 110_000)
+    support.wait_until(lambda: exporter.get().sample(unshipped) and directory_size(log) <= 110_000)
     answer = exporter.get()
     lost = answer.sample(unshipped)
     assert answer.sample("mx_exporter_segments_pending") == 40 - lost
-    assert size_of(log) > 100_000
+    assert directory_size(log) > 100_000
     assert exporter.get().sample('mx_exporter_shipping_failures_total{to="archive"}') > 0
     archive.mkdir()
     support.wait_until(lambda: len(list(archive.iterdir())) == 40 - lost)
@@ -182,7 +182,7 @@ def test_the_page_with_all_of_this_passes_promtool(
         (("--retain-seconds", "inf"), "expected a number of seconds"),
     ],
 )
-def test_nonsense_is_wrong_use(
+def test_invalid_bounds_are_a_usage_error(
     spawn: support.Spawner, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
     log = tmp_path / "log"

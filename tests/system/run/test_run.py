@@ -70,7 +70,7 @@ print(json.dumps({
 """
 
 
-def test_the_engine_finds_everything_as_without_us(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_run_changes_nothing_that_the_engine_sees(spawn: support.Spawner, tmp_path: Path) -> None:
     arguments = ("--help", "-x", "--", "--dir", "a b", "")
     alone = spawn(PYTHON, "-c", SHOW, *arguments)
     assert alone.result() == 0
@@ -94,7 +94,9 @@ def test_the_engine_finds_everything_as_without_us(spawn: support.Spawner, tmp_p
     assert (tmp_path / "log").is_dir()
 
 
-def test_the_engine_finds_signals_as_without_us(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_run_changes_no_signal_handling_of_the_engine(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
     """Python ignores some, which what it starts would go on to do."""
     show = ("grep", "^Sig[BIC]", "/proc/self/status")
     alone = spawn(*show)
@@ -147,7 +149,7 @@ sys.exit(subprocess.run(sys.argv[1:], preexec_fn=os.setpgrp).returncode)
 """
 
 
-def test_stopping_and_going_on(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_a_shell_can_stop_and_continue_it(spawn: support.Spawner, tmp_path: Path) -> None:
     command = (*(BIN, "run", "--dir", tmp_path, "--port", "0", "--"), PYTHON, "-c")
     shell = spawn(PYTHON, "-c", SHELL, *command, running.LISTENER)
     run = running.Running(shell, 0)
@@ -169,9 +171,7 @@ def test_stopping_and_going_on(spawn: support.Spawner, tmp_path: Path) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def test_where_nobody_could_make_it_go_on_nothing_stops(
-    spawn: support.Spawner, tmp_path: Path
-) -> None:
+def test_sigtstp_is_ignored_without_job_control(spawn: support.Spawner, tmp_path: Path) -> None:
     """The kernel lets no group stop that no shell looks after."""
     run = running.start(spawn, tmp_path, PYTHON, "-c", running.LISTENER)
     run.say("listening")
@@ -180,7 +180,7 @@ def test_where_nobody_could_make_it_go_on_nothing_stops(
     assert run.process.result() == 5
 
 
-def test_a_terminals_key_is_one_signal(tmp_path: Path) -> None:
+def test_ctrl_c_reaches_the_engine_once(tmp_path: Path) -> None:
     """Ctrl-C comes to the process group; sent on as well, it would come to the engine twice."""
     port = support.free_port()
     command = [
@@ -298,7 +298,7 @@ def test_process_1_passes_signals_on(
     assert process.result() == 5
 
 
-def test_orphans_that_live_on_are_not_waited_for(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_living_orphans_are_not_waited_for(spawn: support.Spawner, tmp_path: Path) -> None:
     run = running.start(spawn, tmp_path, "sh", "-c", "sleep 600 & echo $!; exit 4")
     assert run.process.result() == 4
     orphan = int(run.process.output)
@@ -437,7 +437,7 @@ def test_a_reset_that_is_refused_is_a_warning(spawn: support.Spawner, tmp_path: 
     running.end(other)
 
 
-def test_what_is_left_at_the_end_is_shipped(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_what_remains_at_the_end_is_shipped(spawn: support.Spawner, tmp_path: Path) -> None:
     log, archive = tmp_path / "log", tmp_path / "archive"
     archive.mkdir()
     rank = (PYTHON, "-c", running.RANK, "2000")

@@ -31,7 +31,9 @@ def test_with_metrics_off_one_small_module_is_imported(value: str, spawn: suppor
     assert more - {"__future__"} == {"mx_activate"}
 
 
-def test_with_metrics_off_so_it_is_at_pythons_start(spawn: support.Spawner) -> None:
+def test_with_metrics_off_the_sitecustomize_imports_one_small_module(
+    spawn: support.Spawner,
+) -> None:
     more = imported(spawn, "pass", PYTHONPATH=SITE) - imported(spawn, "pass")
     ours = {"sitecustomize", "mx_activate", "__future__"}
     # The rest finds the next sitecustomize, and is what an empty program has anyway or is small.

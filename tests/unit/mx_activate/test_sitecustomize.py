@@ -62,7 +62,7 @@ def test_the_next_sitecustomize_runs_as_well(
     assert done.error_output == ""
 
 
-def test_the_next_one_may_run_us_in_turn(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_a_sitecustomize_that_runs_ours_in_turn(spawn: support.Spawner, tmp_path: Path) -> None:
     ours = os.path.join(SITE, "sitecustomize.py")
     theirs = put(tmp_path / "theirs", f"import runpy\nprint('theirs')\nrunpy.run_path({ours!r})\n")
     done = run_on_path(spawn, SITE, theirs)
@@ -72,7 +72,7 @@ def test_the_next_one_may_run_us_in_turn(spawn: support.Spawner, tmp_path: Path)
     assert done.output.splitlines()[1].startswith("True")
 
 
-def test_two_of_ours_on_the_path(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_our_sitecustomize_twice_on_the_path(spawn: support.Spawner, tmp_path: Path) -> None:
     (tmp_path / "again").symlink_to(SITE)
     copy = put(tmp_path / "copy", (Path(SITE) / "sitecustomize.py").read_text())
     theirs = put(tmp_path / "theirs", "print('theirs')")
@@ -81,7 +81,7 @@ def test_two_of_ours_on_the_path(spawn: support.Spawner, tmp_path: Path) -> None
     assert done.output.splitlines()[1].startswith("True")
 
 
-def test_a_faulty_sitecustomize_is_pythons_to_tell(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_python_reports_a_faulty_sitecustomize(spawn: support.Spawner, tmp_path: Path) -> None:
     theirs = put(tmp_path / "theirs", "raise ValueError('theirs')")
     done = spawn(
         sys.executable,

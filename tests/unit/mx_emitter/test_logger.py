@@ -184,7 +184,7 @@ def test_tracebacks(log: Log) -> None:
     assert "exception" not in nothing
 
 
-def test_is_structlogs(log: Log) -> None:
+def test_it_is_a_structlog_logger(log: Log) -> None:
     assert isinstance(get_logger(), structlog.BoundLoggerBase)
 
 
@@ -212,8 +212,8 @@ def test_neither_configuration_reaches_the_other(log: Log, capsys: Any) -> None:
         structlog.contextvars.clear_contextvars()
     assert captured == []
     assert log.own_fields() == [
-        {"event": "old logger", "ours": 1},
-        {"event": "new logger"},
+        {"event": "old logger", "ours": 1, "request": "r"},
+        {"event": "new logger", "request": "r"},
         {"event": "nixl_received", "result": "empty"},
     ]
     assert capsys.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""What the emitter's commands do where they cannot print: they say so, and fail."""
+"""The emitter's commands fail with a message where they cannot print."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMANDS = {"doctor": [], "doctor as json": ["doctor", "--json"], "reset": ["res
     ],
     ids=["full", "closed", "both"],
 )
-def test_a_result_that_cannot_be_printed(
+def test_output_that_cannot_be_written_is_a_failure(
     arguments: list[str], redirect: str, said: str, tmp_path: Path
 ) -> None:
     done = subprocess.run(
@@ -39,9 +39,7 @@ def test_a_result_that_cannot_be_printed(
 
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
-def test_a_reader_that_went_away_has_no_use_for_a_complaint(
-    arguments: list[str], tmp_path: Path
-) -> None:
+def test_a_closed_pipe_gives_no_message(arguments: list[str], tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -10,16 +10,21 @@ import decimal
 import fractions
 import inspect
 import logging
+import os
 import pickle
 import re
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mx_emitter import get_logger, metrics
 from mx_emitter.modelexpress.log_capture import Capture
+from mx_emitter.recorders import Recorders
 from mx_log.schema import EVENTS, TEXT
 from tests.support.emitting import Log
 
@@ -517,7 +522,7 @@ class bool_:
         (fractions.Fraction(10**400), str(10**400)),
         ([1], "[1]"),
     ],
-    ids=lambda value: re.sub(r" object at 0x\w+", "", repr(value))[:40],
+    ids=lambda value: re.sub(r"<[\w.]+\.(\w+) object at 0x\w+>", r"<\1>", repr(value))[:40],
 )
 def test_numbers_are_logged_as_numbers_where_json_has_a_place(
     given: object, logged: object, log: Log
@@ -539,7 +544,7 @@ def test_falsy_models_and_selected_sources_are_null(model: object, log: Log) -> 
     assert load["model"] is phase["model"] is None
 
 
-def test_a_model_whose_truth_cannot_be_told_is_not_null(log: Log) -> None:
+def test_a_model_whose_bool_raises_is_not_null(log: Log) -> None:
     metrics.observe_load_seconds("vllm", Hostile(), "main", "success", 1)
     assert log.events()[0]["model"] == "<unprintable Hostile>"
 
@@ -600,9 +605,23 @@ def test_recorders_of_newer_clients_are_logged_with_their_arguments(log: Log) ->
     ]
 
 
-def test_other_names_are_no_recorders() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'selections'"):
-        _ = metrics.selections
+def test_any_public_name_is_a_recorder_of_a_newer_client(log: Log) -> None:
+    metrics.mark_source_stale("a", reason="old")  # type: ignore[attr-defined]
+    metrics.set_queue_depth(3)  # type: ignore[attr-defined]
+    assert log.own_fields() == [
+        {
+            "event": "recorder_called",
+            "recorder": "mark_source_stale",
+            "args": ["a"],
+            "kwargs": {"reason": "old"},
+        },
+        {"event": "recorder_called", "recorder": "set_queue_depth", "args": [3], "kwargs": {}},
+    ]
+
+
+def test_private_names_are_no_recorders() -> None:
+    with pytest.raises(AttributeError, match="no attribute '_selections'"):
+        _ = metrics._selections  # type: ignore[attr-defined]
     assert not hasattr(metrics, "__wrapped__")
 
 
@@ -636,6 +655,44 @@ def test_what_no_timer_logged_says_so_and_only_that(log: Log) -> None:
     assert len({event["load_id"] for event in log.events()}) == 1
     for name in ("load_finished", "load_phase_finished"):
         assert "timed" in [field.name for field in EVENTS[name].fields]
+
+
+def test_what_is_set_on_the_class_is_what_is_called(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As tests and tools do it, on every Python."""
+    calls: list[tuple[Any, ...]] = []
+    metrics.record_attempt("random", "first")
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorders, "record_attempt", lambda *args: calls.append(args))
+        metrics.record_attempt("random", "second")
+    metrics.record_attempt("random", "third")
+    with monkeypatch.context() as patched:
+        patched.setattr(metrics, "record_attempt", lambda *args: calls.append(args))
+        metrics.record_attempt("random", "fourth")
+    metrics.record_attempt("random", "fifth")
+    assert calls == [(metrics, "random", "second"), ("random", "fourth")]
+    assert [event["result"] for event in log.events()] == ["first", "third", "fifth"]
+
+
+def test_a_type_checker_finds_a_misspelt_recorder(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from mx_emitter import metrics\n"
+        "metrics.record_attempt('random', 'success', peer='a')\n"
+        "metrics.record_atempt('random', 'success')\n"
+    )
+    options = ["--no-incremental", "--strict", "--config-file", os.devnull]
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    (error,) = [line for line in found.stdout.splitlines() if ": error:" in line]
+    assert ":3: error:" in error
+    assert "record_atempt" in error
 
 
 def test_copies_and_pickles_are_the_one_object() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from mx_emitter import get_logger, metrics
+from mx_emitter import enable_metrics, get_logger, metrics
+from mx_emitter.context import load
 from mx_emitter.log.exceptions import describe, without_secrets
 from tests.support.emitting import Log
 
@@ -109,7 +110,7 @@ def test_what_the_body_raises_passes_and_is_logged(
 
 
 @by_timer
-def test_times_while_metrics_are_off(
+def test_timers_time_while_metrics_are_off(
     name: str,
     arguments: tuple[Any, ...],
     event: str,
@@ -123,7 +124,7 @@ def test_times_while_metrics_are_off(
     assert span.seconds > 0
 
 
-def test_is_a_decorator_too(log: Log) -> None:
+def test_timers_are_decorators_too(log: Log) -> None:
     @metrics.time_load("vllm", "m", "main")
     def load(size: int) -> int:
         """Loads."""
@@ -162,6 +163,27 @@ def test_errors_are_bounded_and_never_raise() -> None:
         ),
         ("https://h/org/model@main", "https://h/org/model@main"),
         ("mail me@host", "mail me@host"),
+        ("https://h/p#token=abc", "https://h/p"),
+        ("https://h/p?a=1#access_token=abc", "https://h/p"),
+        ("https://h#token=abc", "https://h"),
+        ("at h.example?sig=abc&x=1 now", "at h.example now"),
+        ('{"url": "https://h/p?x=a", "status": 403}', '{"url": "https://h/p", "status": 403}'),
+        ("https://h/p?token=a'b", "https://h/p"),
+        ("https://user:p@ss@h/p", "https://h/p"),
+        ("https://user:p'w\"@h/p", "https://h/p"),
+        ("https://user:p/w@h/p", "https://h/p"),
+        ("https://user:my pass@h/p", "https://h/p"),
+        ("https:/user:pw@h/p", "https:/h/p"),
+        ("https:///user:pw@h/p", "https:///h/p"),
+        ("https:\\\\user:pw@h", "https:\\\\h"),
+        ("https:user:pw@h/p", "h/p"),
+        ("proxy user:pw@h:3128 refused", "proxy h:3128 refused"),
+        ("https://user:pw@[::1]:8/p", "https://[::1]:8/p"),
+        ("https://h:8080/org/model@main", "https://h:8080/org/model@main"),
+        ("https://h: refused, mail me@host", "https://h: refused, mail me@host"),
+        ("image nvcr.io/a/b:1@sha256:00ff", "image nvcr.io/a/b:1@sha256:00ff"),
+        ("is a == b? c = d & e", "is a == b? c = d & e"),
+        ("step 3/4 # of 7", "step 3/4 # of 7"),
     ],
 )
 def test_queries_and_credentials_of_urls_are_stripped(message: str, kept: str) -> None:
@@ -258,3 +280,161 @@ def test_close_to_the_recursion_limit_no_load_is_left_running(log: Log) -> None:
     assert all("load_id" not in event for event in log.events("nixl_received"))
     assert set(log.dropped()) == {"unencodable"}
     log.check_books()
+
+
+# --------------------------------------------------------------------------------------
+# Timers that are used as nobody should
+
+
+def left_running() -> set[load.Load]:
+    return {each for each in load._running if each.running}
+
+
+def by_load(log: Log) -> list[tuple[str, int | None]]:
+    """Events, and the number of the load that they belong to."""
+    numbers: dict[str, int] = {}
+    found = []
+    for event in log.events():
+        load_id = event.get("load_id")
+        number = None if load_id is None else numbers.setdefault(load_id, len(numbers))
+        found.append((event["event"].removeprefix("load_"), number))
+    return found
+
+
+def test_a_load_within_itself(log: Log) -> None:
+    timer = metrics.time_load("vllm", "m", "main")
+    with timer:
+        with timer:
+            get_logger().info("inner")
+        get_logger().info("outer")
+    get_logger().info("after")
+    assert by_load(log) == [
+        ("started", 0),
+        ("started", 1),
+        ("inner", 1),
+        ("finished", 1),
+        ("outer", 0),
+        ("finished", 0),
+        ("after", None),
+    ]
+    assert left_running() == set()
+
+
+@pytest.mark.parametrize("name", ["time_load", "time_load_phase", "time_unknown"])
+def test_a_timer_that_is_left_twice_or_was_not_entered(name: str, log: Log) -> None:
+    timer = getattr(metrics, name)("vllm", "m", "main")
+    timer.__exit__(None, None, None)
+    assert log.segments() == []
+    with timer:
+        pass
+    count, seconds = len(log.events()), timer.seconds
+    timer.__exit__(None, None, None)
+    timer.__exit__(ValueError, ValueError("no"), None)
+    get_logger().info("after")
+    assert len(log.events()) == count + 1
+    assert timer.seconds == seconds
+    assert "load_id" not in log.events()[-1]
+    assert left_running() == set()
+
+
+def test_loads_that_are_left_in_another_order(log: Log) -> None:
+    first, second = (metrics.time_load("vllm", name, "main") for name in "ab")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    get_logger().info("second")
+    second.__exit__(None, None, None)
+    get_logger().info("after")
+    assert by_load(log) == [
+        ("started", 0),
+        ("started", 1),
+        ("finished", 0),
+        ("second", 1),
+        ("finished", 1),
+        ("after", None),
+    ]
+    assert left_running() == set()
+
+
+def test_one_timer_in_two_threads_ends_the_load_of_each(log: Log) -> None:
+    timer = metrics.time_load("vllm", "m", "main")
+    entered, ended = threading.Barrier(2), threading.Event()
+
+    def other() -> None:
+        timer.__enter__()
+        entered.wait(30)
+        ended.wait(30)
+        timer.__exit__(None, None, None)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait(30)
+    with timer:
+        get_logger().info("mine")
+    ended.set()
+    thread.join(30)
+    assert by_load(log) == [
+        ("started", 0),
+        ("started", 1),
+        ("mine", 1),
+        ("finished", 1),
+        ("finished", 0),
+    ]
+    assert left_running() == set()
+
+
+def test_a_task_that_outlives_its_load_is_none_of_it(log: Log) -> None:
+    async def main() -> None:
+        over = asyncio.Event()
+
+        async def later() -> None:
+            await over.wait()
+            get_logger().info("later")
+
+        with metrics.time_load("vllm", "m", "main"):
+            task = asyncio.create_task(later())
+            await asyncio.sleep(0)
+        over.set()
+        await task
+
+    asyncio.run(main())
+    assert by_load(log)[-1] == ("later", None)
+
+
+def test_a_load_that_was_interrupted_as_it_began_has_ended(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the handler of a signal that raises."""
+    begin = load.begin
+
+    def interrupted(each: load.Load) -> None:
+        begin(each)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(load, "begin", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        metrics.time_load("vllm", "m", "main").__enter__()
+    get_logger().info("after")
+    (finished, after) = log.events()
+    assert (finished["event"], finished["error_type"]) == ("load_finished", "KeyboardInterrupt")
+    assert "load_id" not in after
+    assert left_running() == set()
+
+
+def test_fields_of_a_timer_are_its_own_each_time(log: Log) -> None:
+    timer = metrics.time_source_attempt_phase("random", "receive")
+    with pytest.raises(ValueError, match="no"), timer:
+        raise ValueError("no")
+    with timer:
+        pass
+    *_, good = log.own_fields()
+    assert good["outcome"] == "ok"
+    assert "error" not in good
+
+
+def test_switched_off_within_a_load_it_is_over(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    with metrics.time_load("vllm", "m", "main"):
+        monkeypatch.setenv("MX_METRICS_ENABLED", "0")
+        assert enable_metrics() is False
+    assert left_running() == set()
+    assert log.names() == ["load_started"]

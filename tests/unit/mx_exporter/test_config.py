@@ -1,4 +1,4 @@
-"""Flags, variables, defaults, and what a bad value says."""
+"""Flags, variables and defaults, and the messages for bad values."""
 
 from __future__ import annotations
 
@@ -127,14 +127,14 @@ def test_switches(text: str) -> None:
         read_settings({}, {"MX_METRICS_SOURCE_ID_LABEL": f"{text}!"})
 
 
-def test_only_the_rows_that_are_read_can_be_wrong() -> None:
+def test_an_option_that_is_not_read_is_not_validated() -> None:
     environ = {"MX_METRICS_PORT": "x", "MX_METRICS_DIR": " /a b "}
     assert resolve_directory(None, environ) == Directory("/a b", named=True)
     assert resolve_directory("/flag", environ) == Directory("/flag", named=True)
     assert resolve_directory(None, {}) == Directory("/tmp/mx-metrics", named=False)
 
 
-def test_each_row_is_told() -> None:
+def test_each_option_has_a_flag_or_variable_and_a_help_text() -> None:
     for row in OPTIONS.values():
         assert row.flag or row.variable
         assert row.help.endswith(".")

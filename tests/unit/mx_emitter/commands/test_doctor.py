@@ -1,4 +1,4 @@
-"""``python -m mx_emitter``: says whether events would arrive, and makes nothing."""
+"""``python -m mx_emitter`` reports whether events would arrive, and creates nothing."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ def test_all_is_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "missing deep"])
-def test_a_missing_directory_will_be_made(kind: str, tmp_path: Path) -> None:
+def test_the_doctor_reports_that_a_missing_directory_will_be_made(
+    kind: str, tmp_path: Path
+) -> None:
     report = _examine(tmp_path / ("a/b/c" if kind == "missing deep" else "a"))
     assert report.healthy
     assert any("will be made" in remark for remark in report.remarks)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_obstacles(tmp_path: Path) -> None:
+def test_the_doctor_reports_obstacles(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     full = tmp_path / "full"
@@ -59,7 +61,7 @@ def test_obstacles(tmp_path: Path) -> None:
         assert f"OBSTACLE: {report.obstacles[0]}" in as_text(report)
 
 
-def test_bad_values_are_remarked(tmp_path: Path) -> None:
+def test_the_doctor_reports_bad_values(tmp_path: Path) -> None:
     report = _examine(tmp_path, MX_METRICS_SEGMENT_BYTES="much")
     assert report.healthy
     assert "MX_METRICS_SEGMENT_BYTES" in report.remarks[0]

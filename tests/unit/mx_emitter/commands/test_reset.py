@@ -195,7 +195,7 @@ def test_both_are_named_and_force_removes_all_the_same(
     assert names(program.directory) == {LOCK_NAME}
 
 
-def test_it_is_refused_while_it_cannot_be_told(spawn: support.Spawner, there: Path) -> None:
+def test_reset_is_refused_while_a_writer_may_live(spawn: support.Spawner, there: Path) -> None:
     lines = support.Lines()
     path = lines.segment(there, 0, [("nixl_received", {"result": "complete"})], locked=False)
     said = refused(reset(spawn, there))
@@ -242,7 +242,7 @@ def test_hostile_headers_stay_one_line(spawn: support.Spawner, there: Path) -> N
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_where_to_look(command: str, spawn: support.Spawner, there: Path) -> None:
+def test_reset_finds_its_directory(command: str, spawn: support.Spawner, there: Path) -> None:
     missing = reset(spawn, there / "a" / "b", command=command)
     assert missing.returncode == 0
     assert missing.output == f"{there}/a/b does not exist: nothing to remove\n"
@@ -344,7 +344,7 @@ def test_a_rank_that_goes_on_to_its_next_segment_meanwhile(
     assert len(reset_module.reset(settings).removed) == 2
 
 
-def test_a_lock_that_was_taken_after_the_look_keeps_the_file(
+def test_a_lock_taken_after_the_check_keeps_the_file(
     there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No rank of ours does that; what is locked at its removal stays all the same."""

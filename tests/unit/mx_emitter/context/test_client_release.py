@@ -1,4 +1,4 @@
-"""The client's release is what its installed metadata say."""
+"""The client's release is read from its installed metadata."""
 
 from __future__ import annotations
 

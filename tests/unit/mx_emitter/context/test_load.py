@@ -143,7 +143,9 @@ def test_events_of_a_load_name_the_current_span(log: Log, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("kind", ["no span", "half imported", "raising"])
-def test_no_span(kind: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_span_events_name_none(
+    kind: str, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace: Any = Trace()
     if kind == "no span":
         trace.is_valid = False

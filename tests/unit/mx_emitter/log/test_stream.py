@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import stat
 import time
@@ -86,6 +87,20 @@ def test_segments_are_for_everybody_to_read_and_held_while_written(
     assert stat.S_IMODE(log.directory.stat().st_mode) == 0o755
     assert all(path.stat().st_size <= 2000 for path in log.segments())
     assert sorted(os.listdir(log.directory)) == sorted(path.name for path in log.segments())
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o777, 0])
+def test_directories_made_on_the_way_are_open_to_the_exporter(
+    umask: int, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_DIR", str(log.directory / "a" / "b"))
+    before = os.umask(umask)
+    try:
+        assert enable_metrics()
+    finally:
+        os.umask(before)
+    for path in (log.directory, log.directory / "a", log.directory / "a" / "b"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
 
 
 def test_segments_are_open_for_appending_alone(program: Program) -> None:
@@ -346,6 +361,59 @@ def test_a_torn_line_is_ended_and_its_number_used_again(room: int, log: Log, dis
     assert read.dropped() == {"no_space": 5}
     assert [line["seq"] for line in read.lines()] == list(range(5))
     assert text.count(b"\n\n") <= 1
+
+
+@pytest.mark.parametrize("room", [0, 30, None])
+def test_a_signal_handler_that_raises_around_the_write_costs_no_number(
+    room: int | None, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler runs as the write returns: what it returned is lost, the file tells it."""
+    metrics.record_attempt("random", "first")
+    write = os.write
+
+    def interrupted(fd: int, data: bytes) -> int:
+        write(fd, data[:room])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            metrics.record_attempt("random", "interrupted")
+    metrics.record_attempt("random", "last")
+    (segment,) = log.segments()
+    assert sink.stream is not None
+    assert sink.stream._size == segment.stat().st_size
+    whole = [json.loads(line) for line in segment.read_bytes().splitlines() if line[-1:] == b"}"]
+    results = [line.get("result") for line in whole]
+    assert results == [None, "first", *(["interrupted"] if room is None else []), "last"]
+    assert [line["seq"] for line in whole] == list(range(len(whole)))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_signal_handler_that_raises_as_a_segment_gets_its_name_costs_no_number(
+    moment: str, first: bool, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_SEGMENT_BYTES", "1500")
+    if not first:
+        metrics.record_attempt("random", "x" * 900)
+    rename = os.rename
+
+    def interrupted(*args: Any, **named: Any) -> None:
+        if moment == "after":
+            rename(*args, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            metrics.record_attempt("random", "y" * 900)
+    metrics.record_attempt("random", "z" * 900)
+    assert [event["result"][0] for event in log.events()] == ([] if first else ["x"]) + ["z"]
+    log.check_books()
+    headers = [line["segment"] for line in log.lines() if line["event"] not in log.names()]
+    assert headers == list(range(len(log.segments())))
+    assert sorted(os.listdir(log.directory)) == sorted(path.name for path in log.segments())
 
 
 def test_another_failure_of_a_write_is_counted_and_a_new_segment_tried(

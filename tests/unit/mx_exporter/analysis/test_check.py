@@ -1,4 +1,4 @@
-"""`mx-metrics check`: the report, and when it is a bad one."""
+"""`mx-metrics check`: its report, and its exit code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_json(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., tuple[i
     return run
 
 
-def test_good_news_is_short(tmp_path: Path, checked: Checked) -> None:
+def test_the_report_of_a_faultless_log_is_short(tmp_path: Path, checked: Checked) -> None:
     log = Lines()
     lines = (log("source_attempted", policy="p", result="r") for _ in range(3))
     path = load_logs.segment(log, tmp_path, 0, lines)
@@ -226,7 +226,7 @@ def test_what_cannot_be_read_whole_is_a_fault_and_what_is_not_ours_none(
     assert report[-1].endswith("of 1 process: 1 file not read whole")
 
 
-def test_nothing_of_a_log_reaches_the_terminal_raw(tmp_path: Path, checked: Checked) -> None:
+def test_control_characters_of_a_log_are_escaped(tmp_path: Path, checked: Checked) -> None:
     log = Lines("\x1b[31m")
     path = tmp_path / "log"
     path.write_bytes(log("\x1b[2J", x=1) + log("load_started", engine="\x1b\n", model_role=1))

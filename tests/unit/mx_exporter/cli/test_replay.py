@@ -224,7 +224,7 @@ def test_exit_codes_and_one_line_of_error(tmp_path: Path, spawn: Spawner) -> Non
     assert process.error_output == f"mx-metrics: {tmp_path}/missing: no such file or directory\n"
 
 
-def test_a_reader_that_goes_away_is_no_news(tmp_path: Path, spawn: Spawner) -> None:
+def test_a_closed_pipe_ends_a_replay_quietly(tmp_path: Path, spawn: Spawner) -> None:
     ranks(tmp_path / "log")
     reader, writer = os.pipe()
     os.close(reader)

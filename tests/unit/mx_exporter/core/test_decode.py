@@ -112,7 +112,7 @@ def test_a_line_of_byte_order_marks():
         (line(Lines().record("candidate_loads_seen", loads=[{"load": 1}])), "wrong_type"),
     ],
 )
-def test_what_gives_no_event(bad, reason):
+def test_bad_lines_are_rejected_with_a_reason(bad, reason):
     rejected = decode_line(bad)
     assert isinstance(rejected, Rejected)
     assert rejected.reason == reason
@@ -160,7 +160,7 @@ def test_a_key_that_comes_twice_must_be_good_twice(twice, kept):
 
 
 @pytest.mark.parametrize("name", list(EVENTS))
-def test_what_may_be_missing_may_be_missing(name):
+def test_optional_fields_may_be_missing(name):
     """A line with just the required fields of its event is good."""
     values = {"text": "x", "text or null": None, "integer": 1, "list of candidates": []}
     fields = {f.name: values[f.kind] for f in EVENTS[name].fields if f.required}

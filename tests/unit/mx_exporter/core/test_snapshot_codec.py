@@ -70,7 +70,7 @@ def test_a_family_whose_boundaries_changed_starts_from_what_remains():
         (lambda data: data.replace(b'"0x', b'"0y'), "damaged: it holds values of other types"),
     ],
 )
-def test_a_bad_snapshot_is_told(damage, why):
+def test_a_bad_snapshot_is_refused_with_a_reason(damage, why):
     with pytest.raises(snapshot_codec.BadSnapshot, match=why):
         snapshot_codec.load(CATALOG, damage(snapshot_codec.dump(CATALOG, some_state(), {})))
 

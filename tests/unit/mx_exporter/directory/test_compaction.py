@@ -18,6 +18,7 @@ from mx_exporter.directory.follower import Follower
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
 from tests.support import Lines, leave_out
 from tests.support.folding import follow, pages
+from tests.support.log_lines import segments_in, size_of
 from tests.support.writers import Writer
 
 EVENTS = [
@@ -49,14 +50,6 @@ def fill(directory, processes=4, segments=5):
 
 def retention(retain=2000, maximum=10**9, **options) -> Retention:
     return Retention(retain, maximum, **{"min_age": 0.0, **options})
-
-
-def segments_in(directory) -> list[str]:
-    return sorted(name for name in os.listdir(directory) if name.startswith("events-"))
-
-
-def size_of(directory) -> int:
-    return sum(os.path.getsize(directory / name) for name in segments_in(directory))
 
 
 def test_compaction_changes_no_metric_and_keeps_the_bounds(tmp_path):
@@ -454,7 +447,7 @@ def test_what_a_dead_writer_left_in_the_making_is_removed_after_a_minute(tmp_pat
     assert foreign.exists()
 
 
-def test_trouble_is_told_once_and_tried_again(tmp_path, monkeypatch, caplog):
+def test_a_failed_compaction_is_logged_once_and_tried_again(tmp_path, monkeypatch, caplog):
     fill(tmp_path)
     live = follow(tmp_path)
     now = [time.time()]

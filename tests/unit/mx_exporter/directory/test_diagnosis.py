@@ -1,4 +1,4 @@
-"""What stands at the path of a log: its state and the likely causes."""
+"""The diagnosis of a directory: its state, and likely causes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def look(path: Path, segments: int = 0, client_files: int = 0, trouble: str = ""
     return look_at(directory, segments=segments, client_files=client_files, trouble=trouble)
 
 
-def test_states(tmp_path: Path) -> None:
+def test_each_state_of_a_directory_is_diagnosed(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     loop = tmp_path / "loop"

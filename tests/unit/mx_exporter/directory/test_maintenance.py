@@ -1,4 +1,4 @@
-"""Where shipping goes on: positions kept in the snapshot, beside a state that they leave alone."""
+"""The positions of shipping are kept in the snapshot and change nothing else in it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
 from mx_log.files import SNAPSHOT_NAME
-from tests.support.compacting import fill, segments_in
+from tests.support.compacting import fill
 from tests.support.folding import follow, pages
+from tests.support.log_lines import segments_in
 
 
 def names(directory: Path) -> list[str]:
@@ -108,7 +109,7 @@ def test_a_snapshot_that_was_not_taken_up_is_left_alone(log: Path) -> None:
     assert snapshot_in(log).shipped == {"x": 1}
 
 
-def test_positions_that_cannot_be_kept_are_trouble_told_once(
+def test_positions_that_cannot_be_written_are_logged_once(
     log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [time.time()]

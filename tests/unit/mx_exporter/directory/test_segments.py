@@ -1,4 +1,4 @@
-"""Opening what has a segment's name: never by a link, never waiting, and nothing stays open."""
+"""Opening a segment follows no link, never blocks, and leaves nothing open."""
 
 from __future__ import annotations
 

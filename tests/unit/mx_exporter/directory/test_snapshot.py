@@ -1,4 +1,4 @@
-"""A snapshot stands for the segments it was made of, bit for bit."""
+"""A snapshot in the directory: a bad one stops nobody, and its segments are not read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Being woken, and directories that come and go."""
+"""Changes of the directory wake the exporter, and the directory may come and go."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_directory_that_appears_vanishes_and_comes_back(woken: Woken, place: P
         assert not woken.waker.watching
 
 
-def test_a_directory_made_again_between_two_looks(woken: Woken, place: Path) -> None:
+def test_a_directory_made_again_between_two_checks(woken: Woken, place: Path) -> None:
     """Perhaps with the very inode number of the old one."""
     place.mkdir()
     woken.waker.look()
@@ -150,7 +150,7 @@ def test_a_link_to_a_directory(tmp_path: Path) -> None:
         woken.waker.stop()
 
 
-def test_looking_again_changes_nothing(woken: Woken, place: Path) -> None:
+def test_checking_the_watch_again_changes_nothing(woken: Woken, place: Path) -> None:
     place.mkdir()
     woken.waker.look()
     fds = os.listdir("/proc/self/fd")
@@ -261,7 +261,7 @@ def test_an_exporter_waits_for_its_directory(spawn: support.Spawner, tmp_path: P
     assert exporter.process.result() == 0
 
 
-def test_the_end_of_a_writer_is_seen_though_nothing_tells_of_it(
+def test_the_end_of_a_writer_is_seen_without_a_notification(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:
     """A lock that is let go is no change of the directory: only the listing every few seconds
@@ -279,7 +279,7 @@ def test_the_end_of_a_writer_is_seen_though_nothing_tells_of_it(
     support.wait_until(lambda: not segment.exists())
 
 
-def test_a_crowd_of_notifications_is_done_without_for_a_while(
+def test_many_notifications_switch_to_polling_for_a_while(
     woken: Woken, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "REST_SECONDS", 3600.0)

@@ -74,7 +74,7 @@ def test_head_is_get_without_the_body(exporter: serving.Exporter, path: str) -> 
     assert abs(int(head.headers["content-length"]) - len(got.body)) < 100
 
 
-def test_what_is_not_there(exporter: serving.Exporter) -> None:
+def test_unknown_paths_are_not_found(exporter: serving.Exporter) -> None:
     for path in ("/metric", "/metrics/", "/favicon.ico", "//metrics", "/%2e%2e/etc/passwd"):
         assert exporter.get(path).status == 404
     assert exporter.get("/nothing", "POST").status == 404
@@ -82,7 +82,7 @@ def test_what_is_not_there(exporter: serving.Exporter) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
-def test_other_methods(exporter: serving.Exporter, method: str) -> None:
+def test_other_methods_are_refused(exporter: serving.Exporter, method: str) -> None:
     answer = exporter.get("/metrics", method)
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
 
@@ -126,7 +126,7 @@ def test_http_1_0_and_pipelining(exporter: serving.Exporter) -> None:
         b"POST /metrics HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_nonsense_is_refused_and_forgotten(exporter: serving.Exporter, data: bytes) -> None:
+def test_malformed_requests_are_refused_and_closed(exporter: serving.Exporter, data: bytes) -> None:
     with exporter.connect() as sock:
         with contextlib.suppress(OSError):
             sock.sendall(data)
@@ -209,7 +209,7 @@ def test_503_until_the_first_fold_is_done(held: tuple[serving.Exporter, IO[bytes
     assert "Read so far" in exporter.get("/").text
 
 
-def test_a_drain_that_hangs_does_not_hold_up_the_end(
+def test_a_drain_that_hangs_does_not_delay_sigterm(
     held: tuple[serving.Exporter, IO[bytes]],
 ) -> None:
     exporter, _ = held

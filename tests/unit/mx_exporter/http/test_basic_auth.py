@@ -39,7 +39,7 @@ def test_passwords(spawn: support.Spawner, log: Path, place: Place) -> None:
         *("Basic YTph, Basic YTph", "Basic \xe9"),
     ],
 )
-def test_what_is_no_password(header: str) -> None:
+def test_malformed_credentials_are_refused(header: str) -> None:
     assert asked([{"authorization": header}]) == [401]
 
 
@@ -86,23 +86,23 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_right_password_is_checked_once(checks: list[bytes], together: bool) -> None:
+def test_a_right_password_is_hashed_once(checks: list[bytes], together: bool) -> None:
     assert asked([given("a", "a")] * 50, together=together) == [200] * 50
     assert len(checks) == 1
 
 
-def test_a_name_that_nobody_has_is_as_much_work(checks: list[bytes]) -> None:
+def test_an_unknown_user_costs_as_much_as_a_wrong_password(checks: list[bytes]) -> None:
     assert asked([given("a", "x"), given("nobody", "x"), given("nobody", "a")]) == [401] * 3
     assert checks == [HASHED["a"].encode()] * 3
 
 
-def test_guesses_do_not_pile_up() -> None:
+def test_waiting_password_checks_are_bounded() -> None:
     guesses = [given("a", str(number)) for number in range(200)]
     statuses = asked(guesses, together=True)
     assert statuses.count(401) == basic_auth.WAITING
     assert statuses.count(503) == 200 - basic_auth.WAITING
 
 
-def test_a_password_is_one_users(checks: list[bytes]) -> None:
+def test_a_password_is_valid_for_its_user_only(checks: list[bytes]) -> None:
     assert asked([given("a", "a"), given("b", "a"), given("b", "b")], "ab") == [200, 401, 200]
     assert len(checks) == 3

@@ -1,4 +1,4 @@
-"""Clients that stall, dawdle, vanish or come in crowds, and the end of the process among them."""
+"""Clients that stall, are slow, vanish or come in crowds, and how the server stops among them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_sigterm_ends_it_soon_among_stalled_clients(stalled: Any) -> None:
     assert "Traceback" not in exporter.log
 
 
-def test_sigint_is_no_failure_either(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_sigint_ends_it_with_success(spawn: support.Spawner, tmp_path: Path) -> None:
     exporter = serving.start(spawn, tmp_path)
     exporter.process.send_signal(signal.SIGINT)
     assert exporter.process.result() == 0
@@ -131,7 +131,9 @@ def read_answer(sock: socket.socket, size: int) -> bytes:
     return data
 
 
-def test_clients_that_vanish_in_mid_body(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_clients_that_vanish_while_they_are_answered(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
     big_page(tmp_path)
     exporter = serving.start(spawn, tmp_path)
     fds = len(os.listdir(f"/proc/{exporter.process.pid}/fd"))
@@ -172,7 +174,9 @@ def test_stalled_clients_cannot_use_up_descriptors(spawn: support.Spawner, tmp_p
     assert "ERROR" not in exporter.log
 
 
-def test_those_who_take_no_answer_cannot_either(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_clients_that_read_no_answer_cannot_use_up_descriptors(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
     big_page(tmp_path)
     exporter = serving.start(spawn, tmp_path, preexec_fn=few_descriptors)
     size = len(exporter.get().body)
@@ -224,7 +228,7 @@ def answering(body: bytes) -> App:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("data", [b"", b"GET", SCRAPE[:-2]])
-def test_a_client_that_does_not_finish_its_request_is_hung_up_on(data: bytes) -> None:
+def test_an_unfinished_request_is_closed(data: bytes) -> None:
     def client(address: tuple[str, int]) -> float:
         with socket.create_connection(address, timeout=30) as sock:
             start = time.monotonic()
@@ -236,7 +240,7 @@ def test_a_client_that_does_not_finish_its_request_is_hung_up_on(data: bytes) ->
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_byte_now_and_then_gains_no_time() -> None:
+def test_single_bytes_do_not_extend_the_time_for_a_request() -> None:
     def client(address: tuple[str, int]) -> int:
         with socket.create_connection(address, timeout=0.02) as sock:
             for sent in range(1500):
@@ -273,7 +277,7 @@ def test_an_idle_connection_is_kept_and_then_closed() -> None:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("request_", [SCRAPE, SCRAPE[:-2] + b"Connection: close\r\n\r\n"])
-def test_a_client_that_takes_no_answer_is_hung_up_on(request_: bytes) -> None:
+def test_a_connection_whose_answer_is_not_read_is_closed(request_: bytes) -> None:
     body = b"x" * 20_000_000
 
     def client(address: tuple[str, int]) -> int:
@@ -433,7 +437,7 @@ def established(server_address: tuple[str, int], client_port: int | None = None)
     return sum(ours in line[:20] and theirs in line[:40] for line in lines)
 
 
-def test_connections_that_cannot_be_closed_for_unsent_bytes_count_too(
+def test_closing_connections_with_unsent_bytes_count_towards_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "connection_limit", lambda: 4)
@@ -450,7 +454,7 @@ def test_connections_that_cannot_be_closed_for_unsent_bytes_count_too(
     against(answering(b"x" * 10_000_000), client)
 
 
-def test_room_is_made_by_the_oldest_that_nobody_waits_for(
+def test_the_oldest_connection_without_a_request_makes_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "connection_limit", lambda: 4)
@@ -491,7 +495,7 @@ def test_room_is_made_by_the_oldest_that_nobody_waits_for(
     [([b"", SCRAPE[:-2]], 0.35), ([SCRAPE], 0.95)],
     ids=["who stall are not waited for", "who take no answer not for long"],
 )
-def test_the_end_comes_soon_for_those(requests: list[bytes], seconds: float) -> None:
+def test_stopping_does_not_wait_for_stalled_clients(requests: list[bytes], seconds: float) -> None:
     async def serve() -> float:
         sock = socket.socket()
         sock.bind(("127.0.0.1", 0))
@@ -517,7 +521,7 @@ def test_the_end_comes_soon_for_those(requests: list[bytes], seconds: float) -> 
     support.wait_until(lambda: asyncio.run(serve()) < seconds)
 
 
-def test_the_answer_in_hand_is_finished_at_the_end() -> None:
+def test_a_running_answer_is_finished_before_the_server_stops() -> None:
     started, stopping = [], []
 
     async def app(_: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""The page for people, the log and the gauge: what is said when there is nothing to show."""
+"""The status page, the log and the gauge explain why there is nothing to show."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_all_is_well(spawn: support.Spawner, tmp_path: Path) -> None:
     assert "archives" not in shown.text
 
 
-def test_a_damaged_snapshot(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_the_status_page_of_a_damaged_snapshot(spawn: support.Spawner, tmp_path: Path) -> None:
     serving.attempts(tmp_path, 3)
     (tmp_path / "mx-metrics.snapshot").write_text("{")
     exporter = serving.start(spawn, tmp_path)
@@ -93,7 +93,7 @@ def test_a_directory_that_was_compacted_whole_is_not_empty(
     assert "likeliest causes" not in read(exporter).text
 
 
-def test_nothing_there(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_the_status_page_of_a_missing_directory(spawn: support.Spawner, tmp_path: Path) -> None:
     (tmp_path / "secret.<b>&").write_text("")
     exporter = serving.start(spawn, tmp_path)
     shown = read(exporter)
@@ -111,7 +111,9 @@ def test_nothing_there(spawn: support.Spawner, tmp_path: Path) -> None:
     assert "has no segment; looking for events-" in exporter.log
 
 
-def test_the_clients_own_files(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_the_status_page_names_the_clients_own_files(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
     (tmp_path / "counter_17.db").write_bytes(b"")
     exporter = serving.start(spawn, tmp_path)
     shown = read(exporter)

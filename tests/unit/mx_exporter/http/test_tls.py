@@ -37,7 +37,7 @@ def test_tls(spawn: support.Spawner, log: Path, place: Place) -> None:
     assert "ERROR" not in secured.said()
 
 
-def test_a_version_may_be_asked_for(spawn: support.Spawner, log: Path, place: Place) -> None:
+def test_a_minimum_tls_version_can_be_set(spawn: support.Spawner, log: Path, place: Place) -> None:
     text = place.write().read_text().replace("key_file", "min_version: TLS13\n  key_file")
     place.file.write_text(text)
     secured = Secured(spawn, log, place.file)
@@ -99,7 +99,7 @@ def test_idle_tls_clients_cannot_use_up_descriptors(
     assert "ERROR" not in secured.exporter.log
 
 
-def test_a_handshake_has_its_time(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+def test_an_unfinished_handshake_is_closed(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
     from mx_exporter.http import server
 
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""The file that asks for TLS and passwords: what it may say, and changes while it is served."""
+"""The file for TLS and passwords: what it may contain, and how changes of it are taken up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.secured import Place, Secured, replace
 # Changes
 
 
-def test_a_new_certificate_is_taken_up(spawn: support.Spawner, log: Path, place: Place) -> None:
+def test_a_renewed_certificate_is_served(spawn: support.Spawner, log: Path, place: Place) -> None:
     secured = Secured(spawn, log, place.write())
     kept = http.client.HTTPSConnection(
         "127.0.0.1", secured.exporter.port, context=place.client(), timeout=60
@@ -41,7 +41,7 @@ def test_a_new_certificate_is_taken_up(spawn: support.Spawner, log: Path, place:
 
 
 @pytest.mark.long
-def test_a_file_that_is_wrong_changes_nothing(
+def test_a_reload_of_an_invalid_file_changes_nothing(
     spawn: support.Spawner, log: Path, place: Place
 ) -> None:
     secured = Secured(spawn, log, place.write(users="a"))
@@ -71,7 +71,7 @@ def test_a_file_that_is_wrong_changes_nothing(
     assert secured.said().count("stays as it was") == 4
 
 
-def test_files_that_come_after_the_one_that_names_them(place: Place) -> None:
+def test_certificates_may_be_mounted_after_the_file_that_names_them(place: Place) -> None:
     watched = web_config.WebConfigFile(str(place.write()))
     assert not watched.reload_if_changed()
     for name in ("crt", "key"):
@@ -135,7 +135,7 @@ TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key, "
         ("basic_auth_users: {a: x, a: y}", "a stands there twice"),
     ],
 )
-def test_what_is_refused(text: str, told: str, place: Place) -> None:
+def test_invalid_files_are_refused_with_a_reason(text: str, told: str, place: Place) -> None:
     place.file.write_text(text)
     with pytest.raises(UsageError) as raised:
         web_config.load(str(place.file))
@@ -146,7 +146,7 @@ def test_what_is_refused(text: str, told: str, place: Place) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "basic_auth_users: {}"])
-def test_a_file_may_ask_for_nothing(
+def test_a_file_that_asks_for_nothing_is_logged_once(
     text: str, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     place.file.write_text(text)
@@ -159,14 +159,14 @@ def test_a_file_may_ask_for_nothing(
     )
 
 
-def test_a_file_that_asks_for_something_is_no_news(
+def test_a_file_that_asks_for_passwords_logs_nothing(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     web_config.WebConfigFile(str(place.write(users="a")))
     assert caplog.messages == []
 
 
-def test_a_file_that_is_wrong_from_the_start(
+def test_an_invalid_file_at_the_start_is_a_usage_error(
     spawn: support.Spawner, log: Path, place: Place
 ) -> None:
     process = spawn.python(

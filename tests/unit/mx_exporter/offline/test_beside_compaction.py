@@ -158,7 +158,7 @@ def test_a_directory_that_never_rests_is_an_error(
     assert next(times) == 2 * generations._ATTEMPTS + 1
 
 
-def test_a_mark_is_another_when_the_snapshot_is(tmp_path: Path) -> None:
+def test_a_new_snapshot_is_a_new_generation(tmp_path: Path) -> None:
     kept = generations.Marks()
     kept.take(str(tmp_path))
     kept.check()

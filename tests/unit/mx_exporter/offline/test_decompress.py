@@ -45,7 +45,7 @@ def test_members_and_frames_one_after_the_other(kind: str, data: list[bytes], si
 
 
 @packed
-def test_cut_off_gives_what_came_before(kind: str) -> None:
+def test_truncated_data_gives_what_came_before_the_end(kind: str) -> None:
     text = b"".join(b"line %d\n" % number for number in range(200_000))
     whole = PACK[kind](text)
     out, said = read(whole[: len(whole) // 2], 4096)
@@ -62,7 +62,7 @@ def test_cut_off_in_the_second_one(kind: str) -> None:
 
 
 @packed
-def test_broken_gives_what_came_before(kind: str) -> None:
+def test_damaged_data_gives_what_came_before_it(kind: str) -> None:
     out, said = read(PACK[kind](b"first\n") + b"no header of anything")
     assert out == b"first\n"
     assert f"the {kind} data is broken" in said
@@ -78,7 +78,7 @@ def test_a_skippable_frame_of_zstd_comes_first() -> None:
 
 
 @packed
-def test_memory_is_bounded_whatever_the_file_claims(kind: str) -> None:
+def test_memory_is_bounded_whatever_size_a_file_claims(kind: str) -> None:
     whole = PACK[kind](b"\0" * (256 << 20))
     tracemalloc.start()
     try:

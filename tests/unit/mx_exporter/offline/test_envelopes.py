@@ -102,7 +102,7 @@ def test_parts_of_two_streams_are_kept_apart() -> None:
         lambda line, stream: envelopes.loki_push([line], stream=stream),
     ],
 )
-def test_what_programs_say_on_standard_error_is_left_out(
+def test_lines_of_standard_error_are_left_out(
     wrap: Callable[[bytes, str], bytes],
 ) -> None:
     for said in (b"2026-01-02T03:04:05Z INFO listening", b"12", b"[1]", b"{not json}"):
@@ -119,7 +119,7 @@ def test_an_over_long_message_on_standard_error_is_left_out_as_well() -> None:
     assert opened(envelopes.cri([message, LINE], stream="stderr")) == [LINE]
 
 
-def test_a_part_without_its_rest_is_given_up_at_the_end() -> None:
+def test_a_partial_line_is_given_up_at_the_end() -> None:
     data = envelopes.cri([LINE], part=20).splitlines()
     unwrapper = Unwrapper()
     assert [unwrapper.open(line) for line in data[:2]] == [[], []]
@@ -127,7 +127,7 @@ def test_a_part_without_its_rest_is_given_up_at_the_end() -> None:
     assert unwrapper.rest() == []
 
 
-def test_chatter_of_fluent_bit_does_not_swallow_the_next_line() -> None:
+def test_log_lines_of_fluent_bit_do_not_swallow_the_next_event() -> None:
     lines = [{"log": "no newline here"}, {"log": LINE.decode()}]
     assert opened(b"\n".join(json.dumps(line).encode() for line in lines)) == [
         b"no newline here",

@@ -32,6 +32,7 @@ from tests.support.commands import Run
 from tests.support.folding import derived_page, live_page, page_of
 from tests.support.folding import replayed_page as page
 from tests.support.load_logs import ranks
+from tests.support.log_lines import segments_in, size_of
 
 
 def compact(directory: Path, retain: int = 1) -> Follower:
@@ -46,14 +47,6 @@ def compact(directory: Path, retain: int = 1) -> Follower:
         live.drain()
     assert not keeper.trouble
     return live
-
-
-def segments_of(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.glob("events-*"))
-
-
-def size_of(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.glob("events-*"))
 
 
 def archive(directory: Path, to: Path, suffix: str = ".gz") -> None:
@@ -81,7 +74,7 @@ def test_a_compaction_changes_no_page(keep: int, tmp_path: Path, run: Run) -> No
     assert before == live_page(tmp_path)
     live = compact(tmp_path, retain=size_of(tmp_path) * keep // 2 or 1)
     assert (tmp_path / SNAPSHOT_NAME).exists() == (keep < 2)
-    assert len(segments_of(tmp_path)) == {0: 0, 2: 16}.get(keep, len(segments_of(tmp_path)))
+    assert len(segments_in(tmp_path)) == {0: 0, 2: 16}.get(keep, len(segments_in(tmp_path)))
     assert page(tmp_path) == live_page(tmp_path) == page_of(live.fold.state) == before
     state = live.fold.state
     for output, served in (
@@ -100,7 +93,7 @@ def test_living_writers_go_on_from_a_snapshot(tmp_path: Path) -> None:
         file.flush()
     before = page(tmp_path)
     live = compact(tmp_path)
-    assert segments_of(tmp_path) == [paths[2].name, paths[5].name]
+    assert segments_in(tmp_path) == [paths[2].name, paths[5].name]
     beside = page(tmp_path)
     assert beside == page_of(live.fold.state) == before
     assert b'in_progress{engine="vllm",model="acme/gro\xc3\x9fe-7b",phase="chain",' in beside
@@ -133,7 +126,7 @@ def test_a_writer_that_logs_on_after_a_compaction(tmp_path: Path) -> None:
         load_logs.segment(log, whole, n, load_logs.loads(log, 2, rng, end=False))
     shutil.copytree(whole, short)
     compact(short)
-    assert segments_of(short) == []
+    assert segments_in(short) == []
     for n in (3, 4):
         more = load_logs.segment(log, whole, n, load_logs.loads(log, 2, rng))
         shutil.copy(more, short)
@@ -152,7 +145,7 @@ def test_segments_that_the_snapshot_stands_for_are_not_read(
     before = page(tmp_path)
     shutil.copytree(tmp_path, tmp_path / "copy")
     compact(tmp_path, retain=size_of(tmp_path) // 2)
-    remain = set(segments_of(tmp_path))
+    remain = set(segments_in(tmp_path))
     for path in (tmp_path / "copy").iterdir():
         shutil.copy(path, tmp_path)
     found = find_inputs(CATALOG, [str(tmp_path)]).found

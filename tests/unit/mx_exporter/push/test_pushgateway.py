@@ -195,7 +195,7 @@ def test_no_port_beside_a_gateway(
         ({}, socket.gethostname()),
     ],
 )
-def test_who_we_are_to_the_gateway(environ: dict[str, str], pod: str) -> None:
+def test_the_pod_of_the_grouping_key(environ: dict[str, str], pod: str) -> None:
     assert read_settings({}, environ).pod == pod
 
 
@@ -265,7 +265,7 @@ def test_the_directory_is_named(
     assert said == "mx-metrics: DIR and --dir: only one of them can be had\n"
 
 
-def test_what_is_short_is_pushed_and_told(
+def test_an_incomplete_log_is_pushed_and_reported(
     gateway: support.Pushgateway, spawn: support.Spawner, tmp_path: Path
 ) -> None:
     path = serving.attempts(tmp_path, 5)
@@ -333,7 +333,7 @@ def test_the_gateway_takes_whatever_ranks_log(
     assert {text.replace("\0", "\ufffd") for text in texts} <= policies
 
 
-def test_serve_says_that_it_does_not_push(spawn: support.Spawner, tmp_path: Path) -> None:
+def test_serve_logs_that_it_does_not_push(spawn: support.Spawner, tmp_path: Path) -> None:
     exporter = serving.start(spawn, tmp_path, env={"MX_METRICS_PUSHGATEWAY": "127.0.0.1:1"})
     assert "ERROR serve does not push; `mx-metrics run` and `mx-metrics push` do" in exporter.log
 

@@ -1,4 +1,4 @@
-"""What a scrape costs, in counts: seconds would differ between machines."""
+"""What a scrape costs, in counts; seconds would differ between machines."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ def opened() -> Iterator[list[str]]:
 @pytest.fixture(scope="module", autouse=True)
 def _audited() -> None:
     sys.addaudithook(_note)  # for as long as the process lives
+
+
+@pytest.fixture(autouse=True)
+def _settles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments without a lock are finished at the first look."""
+    monkeypatch.setattr("mx_exporter.service.pipeline.SETTLE_SECONDS", 0.0)
 
 
 @contextmanager

@@ -1,5 +1,7 @@
-"""When the directory is drained, and who shares a drain. The drained thing is a small real one:
-it counts, and is held up for as long as a test likes."""
+"""When the directory is drained, and which scrapes share a drain.
+
+The source is a small real one: it counts its drains, and is held up as long as a test likes.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def with_scheduler(test: Any, *, ready: bool = True) -> None:
     asyncio.run(main())
 
 
-def test_those_who_came_before_a_drain_share_it() -> None:
+def test_scrapes_that_came_before_a_drain_share_it() -> None:
     async def test(source: Source, scheduler: Scheduler) -> None:
         def ask(key: str) -> asyncio.Future[Any]:
             return asyncio.ensure_future(scheduler.after_drain(key, lambda: (key, source.started)))
@@ -109,7 +111,7 @@ def test_a_page_is_made_once_for_all_that_share_it() -> None:
     with_scheduler(test)
 
 
-def test_who_comes_during_a_drain_does_not_wait_for_all_of_it() -> None:
+def test_a_scrape_during_a_drain_shortens_it() -> None:
     """The drain in hand gets half of the time that the newcomer has, the newcomer's the rest."""
 
     async def test(source: Source, scheduler: Scheduler) -> None:
@@ -128,7 +130,7 @@ def test_who_comes_during_a_drain_does_not_wait_for_all_of_it() -> None:
     with_scheduler(test)
 
 
-def test_the_first_drain_is_not_hurried() -> None:
+def test_the_first_drain_is_not_shortened() -> None:
     async def test(source: Source, scheduler: Scheduler) -> None:
         await until(lambda: source.started == 1)
         waiting = asyncio.ensure_future(scheduler.after_drain("a", int, time.monotonic()))
@@ -150,7 +152,7 @@ def test_the_earliest_deadline_counts() -> None:
     with_scheduler(test)
 
 
-def test_one_that_gives_up_leaves_the_others_alone() -> None:
+def test_a_cancelled_scrape_leaves_the_others_alone() -> None:
     async def test(source: Source, scheduler: Scheduler) -> None:
         one = asyncio.ensure_future(scheduler.after_drain("a", lambda: 1))
         other = asyncio.ensure_future(scheduler.after_drain("a", lambda: 2))
@@ -174,7 +176,7 @@ def test_a_page_that_fails_fails_alone() -> None:
     with_scheduler(test)
 
 
-def test_a_drain_that_fails_is_told_once_and_tried_again(
+def test_a_failed_drain_is_logged_once_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(source: Source, scheduler: Scheduler) -> None:
@@ -235,7 +237,7 @@ def test_wake_ups_are_spaced_and_never_lost() -> None:
     with_scheduler(test)
 
 
-def test_only_wake_ups_hold_up_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_wake_ups_delay_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SPACING", 3600.0)
 
     async def test(source: Source, scheduler: Scheduler) -> None:
@@ -259,7 +261,7 @@ def test_only_wake_ups_hold_up_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> Non
     with_scheduler(after_a_scrape)
 
 
-def test_what_was_left_unread_is_read_without_being_asked() -> None:
+def test_what_a_drain_left_unread_is_read_by_the_next_one() -> None:
     async def test(source: Source, scheduler: Scheduler) -> None:
         source.everything = False
         source.permits.release()
