@@ -502,7 +502,7 @@ def test_an_id_of_one_character_is_one():
 
 
 def test_every_timestamp_that_passes_can_be_turned_into_seconds():
-    from mx_exporter.exposition.text import seconds
+    from mx_exporter.exposition.samples import seconds
 
     for stamp in ("0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z"):
         assert TIMESTAMP.fullmatch(stamp)
