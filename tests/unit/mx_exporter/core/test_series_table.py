@@ -52,6 +52,15 @@ def test_the_cap_on_loads():
     assert whole.capped() == {"mx_loads_in_progress": 2, "mx_loads_abandoned_total": 2}
 
 
+def test_past_the_cap_a_load_of_a_known_label_set_is_tracked():
+    """Also one that is older than all that named it before."""
+    load = {"engine": "vllm", "model": "m", "model_role": "main", "load_id": "l"}
+    whole = fold([Lines()("load_started", **load)], gone=False, max_series=1)
+    whole.feed_lines([Lines("bbbbbbbbbbbb", start=100)("load_started", **load)])
+    assert list(whole.state.loads.in_progress().values()) == [2]
+    assert whole.state.refused == {}
+
+
 def test_what_the_cap_refused_is_not_forgotten_with_the_state():
     """Another snapshot is taken up: the counts are of the exporter's life, not of the state."""
     log = Lines()
