@@ -8,11 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from calls import Call, calls
 
 from mx_exporter import config
 from mx_exporter.core import builtin, catalog
+from mx_exporter.exposition import fold_metrics
+from mx_exporter.exposition.rows import Row
+from mx_exporter.service import self_metrics
 from mx_log import files, schema
 
 HERE = Path(__file__).resolve().parent
@@ -280,6 +284,34 @@ def families_page() -> Iterator[str]:
         "missing values, counting what it refused. A gauge takes finite numbers. Histogram sums "
         "are held exactly and rounded once, when they are shown.\n"
     )
+    yield from own_families()
+
+
+def own_families() -> Iterator[str]:
+    rows: list[Row[Any]] = [
+        *fold_metrics.STATE_ROWS,
+        *fold_metrics.CAP_ROWS,
+        *self_metrics.ROWS,
+    ]
+    yield "## The exporter's own families\n"
+    yield (
+        "What the exporter says of itself and of its directory, beside the usual `process_*` "
+        "families of its process. A replay prints none of them; a push has those up to "
+        f"`{fold_metrics.STATE_ROWS[-1].name}`.\n"
+    )
+    yield table(
+        ["family", "type", "labels", "meaning"],
+        ([f"`{row.name}`", row.type, code(row.labels) or "—", row.help] for row in rows),
+    )
+    yield "These label values always show, at zero where there is nothing to count:\n"
+    yield table(
+        ["family", "label", "value", "meaning"],
+        (
+            [f"`{row.name}`", code(row.labels), f"`{value}`", meaning]
+            for row in rows
+            for value, meaning in row.known.items()
+        ),
+    )
 
 
 ZERO = {
@@ -292,8 +324,8 @@ def configuration_page() -> Iterator[str]:
     yield "# Configuration\n"
     yield NOTE
     yield (
-        "A flag goes before its variable, a variable before the default; a blank variable is "
-        "an unset one. On the command line a bad value is a usage error that names the flag or "
+        "A flag takes precedence over its variable, a variable over the default; a blank variable "
+        "is an unset one. On the command line a bad value is a usage error that names the flag or "
         "variable (exit 2). In the emitter it is the default and one warning: an engine may not "
         "fail for it.\n"
     )

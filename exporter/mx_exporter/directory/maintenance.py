@@ -47,13 +47,13 @@ class Keeper:
 
     @property
     def text(self) -> str:
-        """Whether we own the directory, or why not, for people."""
+        """What this exporter is to the directory, and why, for people."""
         state, reason = self.ownership.state, self.ownership.reason
         if self._settings.directory.objection() is not None:
-            return "nobody: it is not used"
+            return "none: the directory is not used"
         if state == "owner":
-            return f"us: {STATES[state]}{self._ships_text()}"
-        return f"not us: {STATES[state]}" + (f" ({reason})" if reason else "")
+            return f"{state}: {STATES[state]}{self._ships_text()}"
+        return f"{state}: {STATES[state]}" + (f" ({reason})" if reason else "")
 
     def claim(self) -> None:
         """Before a drain: own the directory, if nobody else does.
