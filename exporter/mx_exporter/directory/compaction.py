@@ -1,4 +1,4 @@
-"""Retention by compaction: room for the writers, and a restart whose cost is bounded.
+"""Compaction: room for the writers, and a restart whose cost is bounded.
 
 Finished segments, oldest first, are folded onto the snapshot; the new snapshot is put in place;
 then they are removed. Whatever moment a crash picks, what is left in the directory folds to the
@@ -51,7 +51,7 @@ def _as_kept() -> None:
     return None
 
 
-class Retention:
+class Compactor:
     """Keeps the finished segments of an owned directory within bounds.
 
     :param retain_bytes: finished segments may take this much; at most half of ``max_bytes``.
@@ -89,7 +89,7 @@ class Retention:
         #: Why the latest compaction failed; empty when it did not.
         self.trouble = ""
 
-    def run(
+    def compact_due(
         self,
         follower: Follower,
         released: Callable[[Segment], bool] = _always,
@@ -123,7 +123,7 @@ class Retention:
             self.trouble = ""
 
     def keep(self, follower: Follower, shipped: Mapping[str, int]) -> bool:
-        """Keep the positions of shipping in the snapshot. The rules of `run` hold.
+        """Keep the positions of shipping in the snapshot. The rules of `compact_due` hold.
 
         Returns whether they are kept.
         """

@@ -23,7 +23,7 @@ from ..core.fold import Fold
 from ..core.snapshot_codec import BadSnapshot
 from . import snapshot
 from .generations import StartOver
-from .scan import Listing
+from .scan import Scan
 from .segments import BLOCK_BYTES, Segment
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Follower:
         self._wait = wait
         #: Grows with whatever changes the fold or the segments: as long as it stays, both do.
         self.changes = 0
-        self._listing = Listing()
+        self._scan = Scan()
         #: In the order of their names, and so each process's in the order of their numbers.
         self._segments: dict[str, Segment] = {}
         #: Those of them that are not done.
@@ -125,7 +125,7 @@ class Follower:
     @property
     def foreign_db_files(self) -> int:
         """Names not ours at the latest drain that end in ``.db``: another client's metrics."""
-        return self._listing.foreign_db_files
+        return self._scan.foreign_db_files
 
     @property
     def writers_alive(self) -> int:
@@ -209,7 +209,7 @@ class Follower:
         # What is only out of reach for now is not read twice: rejected lines have no identity.
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
             self._take(())
-            self._listing = Listing()
+            self._scan = Scan()
             self.directory_bytes = 0
 
     def _drain(self, dir_fd: int) -> None:
@@ -244,7 +244,7 @@ class Follower:
         self._settle((orphans or set()) | self._alive)
         self._alive = self._unfinished()
         unfinished_bytes = sum(s.size for s in self._open.values())
-        self.directory_bytes = self._listing.others_bytes + self.finished_bytes + unfinished_bytes
+        self.directory_bytes = self._scan.others_bytes + self.finished_bytes + unfinished_bytes
 
     def _settle(self, procs: set[str]) -> None:
         for proc in procs - self._unfinished():
@@ -265,7 +265,7 @@ class Follower:
     def _cover(self, covered: dict[str, int]) -> None:
         """A snapshot stands for these: a segment that is among them is none to read any more."""
         self.covered = covered
-        self._listing.forget()
+        self._scan.invalidate()
 
     def _take_up_snapshot(self, dir_fd: int) -> set[str] | None:
         """Start over from the directory's snapshot, if it holds another state than the last.
@@ -314,10 +314,10 @@ class Follower:
 
     def _list(self, dir_fd: int) -> list[Segment]:
         """Take note of the files that came and went; return the segments with something to read."""
-        changed = self._listing.look(dir_fd)
-        self.temporary = list(self._listing.temporary)
+        changed = self._scan.refresh(dir_fd)
+        self.temporary = list(self._scan.temporary)
         self.ignored.pop("not_regular", None)
-        for file in self._listing.not_regular:
+        for file in self._scan.not_regular:
             self._ignore("not_regular", file, IGNORED["not_regular"])
         if changed:
             self._take_note()
@@ -326,7 +326,7 @@ class Follower:
     def _take_note(self) -> None:
         there: list[Segment] = []
         self.leftover = []
-        for file, (name, inode) in self._listing.segments.items():
+        for file, (name, inode) in self._scan.segments.items():
             if name.n <= self.covered.get(name.proc, -1):
                 self.leftover.append(file)
                 continue

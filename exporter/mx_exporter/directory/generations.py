@@ -24,7 +24,7 @@ class StartOver(Exception):
     """Another exporter compacted the directory while it was being read."""
 
 
-class Marks:
+class Generations:
     """Which snapshot each directory had before it was listed. Picklable."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import time
 from ..config import Settings
 from ..core.catalog import Catalog
 from ..errors import UsageError
-from .compaction import Retention
+from .compaction import Compactor
 from .follower import Follower
 from .ownership import STATES, Ownership
 from .segments import Segment
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 KEEP_SECONDS = 30.0
 
 
-class Keeper:
+class Maintenance:
     """Keeps one directory. Used by one thread at a time, but for `finish`.
 
     :raises UsageError: a tee is wanted and standard output is closed.
@@ -33,7 +33,7 @@ class Keeper:
         path = settings.directory.path
         self.ownership = Ownership(path)
         self._settings = settings
-        self.retention = Retention(
+        self.retention = Compactor(
             settings.retain_bytes, settings.max_bytes, min_age=settings.retain_seconds
         )
         self.shipper: Shipper | None = None
@@ -69,13 +69,13 @@ class Keeper:
             self._told = said
             self._say()
 
-    def tend(self, follower: Follower) -> None:
+    def after_drain(self, follower: Follower) -> None:
         """After a drain: ship and compact what is due. Never raises for what the disks do."""
         if follower.identity is None:
             return
         owner = self.ownership.owns(follower.identity)
         if owner:
-            self.retention.run(follower, self._released, self._positions)
+            self.retention.compact_due(follower, self._released, self._positions)
         if self.shipper is None:
             return
         # Beside another who owns the directory: what is to be shipped is shipped by that one.

@@ -12,7 +12,7 @@ import os
 from mx_log.files import LOCK_NAME, SegmentName, is_ours, parse_segment_name
 
 
-class Listing:
+class Scan:
     """The latest listing of one directory."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Listing:
         self._others: list[str] = []
         self._seen: tuple[list[str], list[int]] | None = None
 
-    def look(self, dir_fd: int) -> bool:
+    def refresh(self, dir_fd: int) -> bool:
         """List the directory again; return whether a file came, went or was replaced.
 
         Raises ``OSError``.
@@ -46,8 +46,8 @@ class Listing:
         self.others_bytes = sum(_size(name, dir_fd) for name in self._others)
         return changed
 
-    def forget(self) -> None:
-        """Have the next `look` say that all is new."""
+    def invalidate(self) -> None:
+        """Have the next `refresh` say that all is new."""
         self._seen = None
 
     def _became_regular(self, found: list[os.DirEntry[str]]) -> bool:

@@ -65,7 +65,7 @@ logging.getLogger("watchdog.observers.inotify").addFilter(
 )
 
 
-class Waker:
+class Watcher:
     """Calls ``wake`` from a thread of its own when something changes in a directory.
 
     :param directory: its path; it need not exist yet.
@@ -93,7 +93,7 @@ class Waker:
             return RESTING_PERIOD
         return NOTIFIED_PERIOD if self.watching else POLLING_PERIOD
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Watch the directory that stands there now; called before each listing. Never raises.
 
         A directory that was removed and made again leaves an observer that lives and reports

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..core.state import State
-from ..directory.generations import Marks
+from ..directory.generations import Generations
 from .reader import read
 from .sources import Source, Unreadable
 from .writers import Writers
@@ -41,7 +41,7 @@ def fold_sources(
     sources: Iterable[Source],
     writers: Writers,
     base: State | None = None,
-    marks: Marks | None = None,
+    marks: Generations | None = None,
     max_series: int | None = None,
     seen: Callable[[int], None] = _ignore,
 ) -> Outcome:

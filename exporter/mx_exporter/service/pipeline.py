@@ -15,10 +15,10 @@ from prometheus_client.process_collector import ProcessCollector
 from ..config import Settings
 from ..core.builtin import CATALOG
 from ..core.fold import Fold
-from ..directory.diagnosis import Place, look_at
+from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
-from ..directory.maintenance import Keeper
-from ..directory.watch import Waker
+from ..directory.maintenance import Maintenance
+from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
 from ..exposition.samples import FamilySamples, derived_families
 from ..http import status_page
@@ -33,26 +33,28 @@ SETTLE_SECONDS = 1.0
 class Pipeline:
     """The way from the directory to the page. Used by the scheduler's worker, one call at a time.
 
-    :param keeper: of the same directory.
+    :param maintenance: of the same directory.
     :param wake: called, from any thread, when the directory changed.
     """
 
-    def __init__(self, settings: Settings, keeper: Keeper, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, maintenance: Maintenance, wake: Callable[[], None]
+    ) -> None:
         self._settings = settings
-        self._keeper = keeper
+        self._maintenance = maintenance
         # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
         self._follower = Follower(
             settings.directory.path,
             Fold(CATALOG, max_series=settings.max_series),
             settle_seconds=SETTLE_SECONDS,
         )
-        self._waker = Waker(settings.directory.path, wake)
+        self._watcher = Watcher(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
         #: By format: what `_folded` gave at the follower's so many changes.
         self._rendered: dict[bool, tuple[int, bytes]] = {}
         self._drain_seconds = 0.0
         self._logged_state = ""
-        self._place = self._diagnose()
+        self._diagnosis = self._diagnose()
 
     def drain(self, deadline: float | None) -> bool:
         """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
@@ -61,18 +63,18 @@ class Pipeline:
         """
         started = time.monotonic()
         if self._settings.directory.objection() is None:
-            self._waker.look()
-            self._keeper.claim()
+            self._watcher.check()
+            self._maintenance.claim()
             self._follower.drain(deadline)
-            self._keeper.tend(self._follower)
+            self._maintenance.after_drain(self._follower)
         self._drain_seconds = time.monotonic() - started
-        self._place = self._diagnose()
-        if self._place.state != self._logged_state:
-            self._logged_state = self._place.state
+        self._diagnosis = self._diagnose()
+        if self._diagnosis.state != self._logged_state:
+            self._logged_state = self._diagnosis.state
             if self._logged_state == "segments":
                 logger.info("found %d segments", len(self._follower.segments))
             else:
-                logger.warning("nothing to show: %s", self._place.text)
+                logger.warning("nothing to show: %s", self._diagnosis.text)
         return self._follower.bytes_unread == 0
 
     def hurry(self, deadline: float) -> None:
@@ -81,7 +83,7 @@ class Pipeline:
 
     def period(self) -> float:
         """Seconds after which to drain though nothing asked for it."""
-        return min(self._waker.period(), self._follower.settles_in)
+        return min(self._watcher.period(), self._follower.settles_in)
 
     def settle_at_once(self) -> None:
         """Have the next drain finish each segment without a lock: it is the last one."""
@@ -94,7 +96,7 @@ class Pipeline:
             folded = text.render(self._folded(), openmetrics=openmetrics)
             self._rendered[openmetrics] = (self._follower.changes, folded)
         reading = self_metrics.Reading(
-            self._follower, self._keeper, self._drain_seconds, self._place.state
+            self._follower, self._maintenance, self._drain_seconds, self._diagnosis.state
         )
         about = [
             *self_metrics.own_families(reading),
@@ -120,18 +122,18 @@ class Pipeline:
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
             snapshot_trouble=follower.snapshot_trouble,
-            role=self._keeper.text,
+            role=self._maintenance.text,
         )
-        return status_page.render(self._place, seen)
+        return status_page.render(self._diagnosis, seen)
 
     def starting(self) -> bytes:
         """The page for people before the first fold is done."""
-        return status_page.render(self._place, None)
+        return status_page.render(self._diagnosis, None)
 
     def close(self) -> None:
         """Stop watching the directory, and let go of it."""
-        self._waker.stop()
-        self._keeper.close(self._follower)
+        self._watcher.stop()
+        self._maintenance.close(self._follower)
 
     def _folded(self) -> Iterator[FamilySamples]:
         """What depends on the fold alone, and stays the same as long as it does."""
@@ -140,8 +142,8 @@ class Pipeline:
         yield from fold_metrics.state_families(fold.state)
         yield from fold_metrics.capped_families(fold, source_id_label=with_ids)
 
-    def _diagnose(self) -> Place:
-        return look_at(
+    def _diagnose(self) -> Diagnosis:
+        return diagnose(
             self._settings.directory,
             segments=len(self._follower.segments) + len(self._follower.covered),
             client_files=self._follower.foreign_db_files,

@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from ...core.catalog import Catalog
 from ...core.fold import Fold
 from ...core.state import Overlap, State
-from ...directory.generations import Marks
+from ...directory.generations import Generations
 from ...errors import MxError
 from ..fold_sources import Outcome, fold_sources, settle
 from ..sources import Source
@@ -42,7 +42,7 @@ def fold_all(
     writers: Writers,
     *,
     base: State | None = None,
-    marks: Marks | None = None,
+    marks: Generations | None = None,
     max_series: int | None = None,
     jobs: int | None = None,
     seen: Callable[[int], None] = _ignore,
@@ -98,7 +98,7 @@ def _spread(
     groups: list[list[Source]],
     writers: Writers,
     base: State,
-    marks: Marks | None,
+    marks: Generations | None,
     jobs: int,
     seen: Callable[[int], None],
 ) -> Outcome:

@@ -14,7 +14,7 @@ import pytest
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import follower as follower_module
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.schema import MAX_LINE_BYTES
 from tests.support import Lines
@@ -264,7 +264,7 @@ def test_foreign_files_are_not_read(follower, tmp_path):
 
 UNREADABLE = """
 import os, sys
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
@@ -399,7 +399,7 @@ def test_files_that_go_are_forgotten_and_what_was_read_stays(follower, tmp_path)
 
 MANY = """
 import sys
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
@@ -593,14 +593,14 @@ def test_a_compaction_before_the_listing_is_noticed(tmp_path, monkeypatch):
     owner = Follower(str(tmp_path), Fold(CATALOG))
     owner.drain()
     reader = Follower(str(tmp_path), Fold(CATALOG))
-    scan = reader._listing.look
-    compactions = iter([lambda: Retention(1, 10**9, min_age=0.0).run(owner)])
+    scan = reader._scan.refresh
+    compactions = iter([lambda: Compactor(1, 10**9, min_age=0.0).compact_due(owner)])
 
     def compact_then_list(dir_fd: int) -> bool:
         next(compactions, lambda: None)()
         return scan(dir_fd)
 
-    monkeypatch.setattr(reader._listing, "look", compact_then_list)
+    monkeypatch.setattr(reader._scan, "refresh", compact_then_list)
     reader.drain()
     assert owner.covered, "nothing was compacted"
     assert (attempts(reader), reader.fold.state.lost) == (3, 0)

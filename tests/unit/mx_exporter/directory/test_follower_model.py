@@ -30,7 +30,7 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import compaction
 from mx_exporter.directory import follower as follower_module
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.files import parse_segment_name
 from tests.support.folding import classic_page
@@ -215,7 +215,7 @@ class AppendOnly(RuleBasedStateMachine):
         self.exporter = Exporter(directory)
         #: Reads beside the owner, and never compacts.
         self.reader = Exporter(directory)
-        self.keepers: dict[tuple[int, int], Retention] = {}
+        self.compactors: dict[tuple[int, int], Compactor] = {}
         self.start()
 
     def teardown(self) -> None:
@@ -473,8 +473,8 @@ class AppendOnly(RuleBasedStateMachine):
         self.exporter = Exporter(self.directory)
         self.drain()
 
-    def keeper(self, retain: int, segments: int) -> Retention:
-        return Retention(
+    def compactor(self, retain: int, segments: int) -> Compactor:
+        return Compactor(
             retain,
             10**9,
             min_age=0.0,
@@ -484,9 +484,9 @@ class AppendOnly(RuleBasedStateMachine):
 
     @rule(retain=st.sampled_from([1, 1500]), segments=st.sampled_from([1, 3]))
     def compact(self, retain: int, segments: int) -> None:
-        keeper = self.keeper(retain, segments)
-        keeper.run(self.exporter.follower)
-        assert not keeper.trouble
+        compactor = self.compactor(retain, segments)
+        compactor.compact_due(self.exporter.follower)
+        assert not compactor.trouble
         self.drain()
 
     @rule(
@@ -503,7 +503,7 @@ class AppendOnly(RuleBasedStateMachine):
             for name in ("fchmod", "fsync", "rename", "unlink"):
                 patch.setattr(os, name, crashing(getattr(os, name), ahead, step))
             try:
-                self.keeper(retain, 1).run(self.exporter.follower)
+                self.compactor(retain, 1).compact_due(self.exporter.follower)
                 crashed = False
             except Crash:
                 crashed = True

@@ -10,7 +10,7 @@ import pytest
 
 from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.directory.compaction import GRACE_SECONDS, Retention
+from mx_exporter.directory.compaction import GRACE_SECONDS, Compactor
 from mx_log.files import SNAPSHOT_NAME
 from tests.support.compacting import fill
 from tests.support.folding import follow, pages
@@ -21,8 +21,8 @@ def names(directory: Path) -> list[str]:
     return sorted(segments_in(directory), key=lambda name: int(name.split("-")[2][:-6]))
 
 
-def keeper(retain: int = 20_000, maximum: int = 10**9) -> Retention:
-    return Retention(retain, maximum, min_age=0)
+def compactor(retain: int = 20_000, maximum: int = 10**9) -> Compactor:
+    return Compactor(retain, maximum, min_age=0)
 
 
 def snapshot_in(directory: Path) -> snapshot.Snapshot:
@@ -38,7 +38,7 @@ def log(tmp_path: Path) -> Path:
 def test_positions_are_kept_without_a_compaction(log: Path) -> None:
     follower = follow(log)
     positions = dict.fromkeys(names(log), 5)
-    assert keeper().keep(follower, positions)
+    assert compactor().keep(follower, positions)
     assert snapshot_in(log).shipped == positions
     assert snapshot_in(log).segments == {}
     again = follow(log)
@@ -49,19 +49,19 @@ def test_positions_are_kept_without_a_compaction(log: Path) -> None:
 def test_a_compaction_keeps_those_of_the_segments_that_stay(log: Path) -> None:
     follower = follow(log)
     positions = dict.fromkeys(names(log), 7)
-    keeper().run(follower, shipped=lambda: positions)
+    compactor().compact_due(follower, shipped=lambda: positions)
     left = names(log)
     assert 0 < len(left) < 10
     assert snapshot_in(log).shipped == dict.fromkeys(left, 7)
     # Another owner, who does not tee, hands them on.
-    keeper(5_000).run(follow(log))
+    compactor(5_000).compact_due(follow(log))
     assert len(names(log)) < len(left)
     assert snapshot_in(log).shipped == dict.fromkeys(names(log), 7)
 
 
 def test_other_positions_are_another_file_but_the_same_state(log: Path) -> None:
-    owner, retention = follow(log), keeper()
-    retention.run(owner)
+    owner, retention = follow(log), compactor()
+    retention.compact_due(owner)
     reader = follow(log)
     before = pages(reader.fold.state)
     assert retention.keep(owner, {names(log)[-1]: 3})
@@ -74,14 +74,14 @@ def test_other_positions_are_another_file_but_the_same_state(log: Path) -> None:
     assert reader.shipped == {names(log)[-1]: 3}
     fill(log, "bbbbbbbbbbbb", 5)
     owner.drain()
-    retention.run(owner)
+    retention.compact_due(owner)
     reader.drain()
     assert pages(reader.fold.state) == pages(owner.fold.state) == pages(follow(log).fold.state)
 
 
 def test_what_an_older_table_derived_stays_as_it_is(log: Path) -> None:
-    owner, retention = follow(log), keeper()
-    retention.run(owner)
+    owner, retention = follow(log), compactor()
+    retention.compact_due(owner)
     path = log / SNAPSHOT_NAME
     other = path.read_bytes().replace(b'"table":"', b'"table":"other ')
     assert other != path.read_bytes()
@@ -91,8 +91,8 @@ def test_what_an_older_table_derived_stays_as_it_is(log: Path) -> None:
 
 
 def test_a_snapshot_that_was_not_taken_up_is_left_alone(log: Path) -> None:
-    owner, retention = follow(log), keeper()
-    retention.run(owner)
+    owner, retention = follow(log), compactor()
+    retention.compact_due(owner)
     path = log / SNAPSHOT_NAME
     # Somebody put a good one in its place.
     os.utime(path, (0, 0))
@@ -113,7 +113,7 @@ def test_positions_that_cannot_be_written_are_logged_once(
     log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [time.time()]
-    follower, retention = follow(log), Retention(10**6, 10**9, clock=lambda: now[0])
+    follower, retention = follow(log), Compactor(10**6, 10**9, clock=lambda: now[0])
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -135,13 +135,13 @@ def test_what_was_not_shipped_goes_only_as_far_as_writers_need_room(log: Path) -
     follower = follow(log)
     # Crowded from the middle between the two bounds on: here above six segments and a half.
     now = [time.time()]
-    retention = Retention(int(2 * each), int(11 * each), min_age=0, clock=lambda: now[0])
-    retention.run(follower, released=lambda _: False)
+    retention = Compactor(int(2 * each), int(11 * each), min_age=0, clock=lambda: now[0])
+    retention.compact_due(follower, released=lambda _: False)
     assert retention.removed == 0
     now[0] += GRACE_SECONDS
-    retention.run(follower, released=lambda _: False)
+    retention.compact_due(follower, released=lambda _: False)
     assert retention.unshipped == retention.removed == 4
     follower.drain()
-    retention.run(follower, released=lambda segment: segment.name.n != 9)
+    retention.compact_due(follower, released=lambda segment: segment.name.n != 9)
     assert retention.unshipped == 4
     assert names(log) == ["events-aaaaaaaaaaaa-9.jsonl"]

@@ -110,15 +110,15 @@ def test_positions_are_kept_now_and_then(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(maintenance, "KEEP_SECONDS", 0.0)
     with open(tmp_path / "out", "wb") as out:
         monkeypatch.setattr("sys.stdout", out)
-        keeper = maintenance.Keeper(
+        keeping = maintenance.Maintenance(
             CATALOG, Settings(directory=Directory(str(log), named=True), tee=True)
         )
         follower = Follower(str(log), Fold(CATALOG))
 
         def kept() -> bool:
-            keeper.claim()
+            keeping.claim()
             follower.drain()
-            keeper.tend(follower)
+            keeping.after_drain(follower)
             again = Follower(str(log), Fold(CATALOG))
             again.drain()
             return len(again.shipped) == 2
@@ -127,8 +127,8 @@ def test_positions_are_kept_now_and_then(tmp_path: Path, monkeypatch: pytest.Mon
         inode = (log / SNAPSHOT_NAME).stat().st_ino
         assert kept()
         assert (log / SNAPSHOT_NAME).stat().st_ino == inode
-        keeper.finish(10)
-        keeper.close(follower)
+        keeping.finish(10)
+        keeping.close(follower)
 
 
 def test_a_stopped_reader_of_the_tee_delays_no_scrape(

@@ -17,7 +17,7 @@ from mx_exporter.cli import replay
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import generations
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower, StartOver
 from mx_exporter.errors import MxError
 from mx_exporter.offline import fold_logs, fold_sources, inputs, sources
@@ -38,9 +38,9 @@ class Owner:
 
     def compact(self) -> None:
         most = max(0, len(self.follower.segments) - 1)
-        keeper = Retention(10**9, 2 * 10**9, min_age=0, max_segments=most)
-        keeper.run(self.follower)
-        assert (keeper.compactions, keeper.trouble) == (1, "")
+        compactor = Compactor(10**9, 2 * 10**9, min_age=0, max_segments=most)
+        compactor.compact_due(self.follower)
+        assert (compactor.compactions, compactor.trouble) == (1, "")
         self.compactions += 1
 
 
@@ -159,14 +159,14 @@ def test_a_directory_that_never_rests_is_an_error(
 
 
 def test_a_new_snapshot_is_a_new_generation(tmp_path: Path) -> None:
-    kept = generations.Marks()
+    kept = generations.Generations()
     kept.take(str(tmp_path))
     kept.check()
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"1")
     kept.take(str(tmp_path))  # the first one counts
     with pytest.raises(StartOver, match=re.escape(str(tmp_path))):
         kept.check()
-    later = generations.Marks()
+    later = generations.Generations()
     later.take(str(tmp_path))
     later.take(str(tmp_path / "nowhere"))
     later.check()
@@ -183,7 +183,7 @@ import fcntl, itertools, mmap, os, sys
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.follower import Follower
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.compaction import Compactor
 from tests.support import Lines
 
 directory, counts_path = sys.argv[1:]
@@ -223,7 +223,7 @@ class Writer:
 
 writers = [Writer() for _ in range(3)]
 live = Follower(directory, Fold(CATALOG))
-keeper = Retention(1500, 10**9, min_age=0, max_segments=6)
+compactor = Compactor(1500, 10**9, min_age=0, max_segments=6)
 for turn in itertools.count():
     for writer in writers:
         writer.log()
@@ -234,9 +234,9 @@ for turn in itertools.count():
         writers.append(Writer())
         writers.pop(0).close()
     live.drain()
-    keeper.run(live)
-    counts[COMPACTIONS] = keeper.compactions
-    assert not keeper.trouble, keeper.trouble
+    compactor.compact_due(live)
+    counts[COMPACTIONS] = compactor.compactions
+    assert not compactor.trouble, compactor.trouble
     assert (live.fold.state.lost, live.fold.state.events["source_attempted"]) == (0, counts[DONE])
 """
 
