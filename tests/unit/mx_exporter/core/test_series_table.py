@@ -67,7 +67,8 @@ def test_past_the_cap_a_load_of_a_known_label_set_is_tracked():
 
 def test_a_free_label_that_the_event_does_not_give_has_no_zero_series():
     selections = CATALOG.by_name["mx_p2p_source_selections_total"]
-    free = dataclasses.replace(selections, zeros=WITH_HEADER)
+    labels = tuple(label._replace(values=None) for label in selections.labels)
+    free = dataclasses.replace(selections, labels=labels, zeros=WITH_HEADER)
     whole = Fold(Catalog(CATALOG.events.values(), [free]))
     whole.feed_lines([Lines().header()])
     assert whole.state.series == {free.name: {}}
