@@ -154,6 +154,13 @@ def test_rejected_lines_add_up_by_reason():
     assert dict(whole.state.rejected) == {"torn": 3}
 
 
+def test_lines_beside_a_rejected_one_are_folded():
+    log = Lines()
+    whole = fold([log.header(), b"not json", log.header(1), b"[]", log.header(2)])
+    assert whole.state.rejected == {"not_json": 1, "not_object": 1}
+    assert whole.state.logged == sum(whole.state.events.values()) == 3
+
+
 def test_the_end_of_a_writer_that_logged_nothing_changes_nothing():
     whole = Fold(CATALOG)
     whole.writer_gone("aaaaaaaaaaaa")
