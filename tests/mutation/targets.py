@@ -12,7 +12,7 @@ _CORE_MODULES = (
 
 _FOLLOWER = tuple(
     f"tests/unit/mx_exporter/directory/test_{name}.py"
-    for name in ("follower", "follower_model", "segments", "maintenance", "diagnosis")
+    for name in ("follower", "follower_model", "segments", "maintenance", "compaction")
 )
 _STREAM = (
     "tests/unit/mx_emitter/log",
