@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import resource
 import shutil
@@ -341,6 +343,114 @@ def test_a_truncated_segment_is_read_again_and_doubles_count_once(follower, tmp_
         follower.drain()
     assert attempts(follower) == 4
     assert follower.rewritten == 1
+
+
+def test_a_segment_with_other_and_fewer_bytes_is_read_from_its_beginning(follower, tmp_path):
+    """Each time: half a line that was held belongs to the bytes that are no more."""
+    path = Lines().segment(tmp_path, 0, [("nixl_received", {"result": "complete"})] * 5)
+    with open(path, "ab") as file:
+        file.write(b'{"half":')
+        fcntl.flock(file, fcntl.LOCK_EX)
+        follower.drain()
+        for count, proc in enumerate(("bbbbbbbbbbbb", "cccccccccccc"), 1):
+            file.truncate(0)
+            file.write(Lines(proc)("nixl_received", result="complete"))
+            file.flush()
+            follower.drain()
+            assert follower.rewritten == count
+            assert follower.fold.state.events["nixl_received"] == 5 + count
+    assert not follower.fold.state.rejected
+
+
+def test_whatever_changes_the_fold_or_the_segments_shows(follower, tmp_path):
+    """Pages are made again when the count of changes grew, and only then."""
+    seen = [follower.changes]
+
+    def drain_and_see(*, grows: bool) -> None:
+        follower.drain()
+        assert (follower.changes > seen[-1]) == grows
+        seen.append(follower.changes)
+
+    with Writer(tmp_path) as writer:
+        drain_and_see(grows=True)
+        drain_and_see(grows=False)
+        for _ in range(3):
+            writer.log()
+            drain_and_see(grows=True)
+            drain_and_see(grows=False)
+        writer.path.write_bytes(b"")
+        drain_and_see(grows=True)
+        writer.rotate()
+        drain_and_see(grows=True)
+        drain_and_see(grows=False)
+    drain_and_see(grows=True)
+    drain_and_see(grows=False)
+    writer.path.unlink()
+    drain_and_see(grows=True)
+    drain_and_see(grows=False)
+
+
+def test_the_size_of_a_directory_is_that_of_its_files_finished_or_not(follower, tmp_path):
+    with Writer(tmp_path) as writer:
+        for _ in range(3):
+            writer.log()
+            follower.drain()
+            sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+            assert follower.directory_bytes == sum(sizes.values())
+            assert follower.finished_bytes == sum(sizes.values()) - sizes[writer.path.name]
+            writer.rotate()
+
+
+@pytest.mark.parametrize("call", ["open_regular", "probe"])
+def test_a_segment_that_cannot_be_read_is_said_once_and_read_later(
+    follower, tmp_path, monkeypatch, caplog, call
+):
+    for proc in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
+        Lines(proc).segment(tmp_path, 0, [])
+    real = getattr(follower_module, call)
+    calls = iter([OSError(errno.EIO, "Input/output error"), None] * 3)
+
+    def failing(*arguments):
+        error = next(calls, None)
+        if error is not None:
+            raise error
+        return real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(follower_module, call, failing)
+        follower.drain()
+        assert follower.ignored == {"unreadable": 1}
+        assert (follower.finished, follower.fold.state.logged) == (1, 1)
+        follower.drain()
+        assert follower.ignored == {"unreadable": 1}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.endswith("events-aaaaaaaaaaaa-0.jsonl: Input/output error")
+    follower.drain()
+    assert follower.ignored == {}
+    assert (follower.finished, follower.fold.state.logged) == (2, 2)
+
+
+def test_what_was_left_alone_and_unread_is_forgotten_with_the_directory(tmp_path):
+    where = tmp_path / "d"
+    where.mkdir()
+    (where / segment_name(1)).mkdir()
+    Lines().segment(where, 0, [])
+    follower = Follower(str(where), Fold(CATALOG))
+    follower.drain(deadline=0.0)
+    assert follower.identity is not None
+    assert (follower.ignored, follower.bytes_unread > 0) == ({"not_regular": 1}, True)
+    shutil.rmtree(where)
+    follower.drain()
+    assert follower.identity is None
+    assert (follower.ignored, follower.bytes_unread, follower.segments) == ({}, 0, [])
+
+
+def test_a_last_line_of_a_wrong_type_is_not_torn(follower, tmp_path):
+    path = Lines().segment(tmp_path, 0, [])
+    with open(path, "ab") as file:
+        file.write(b"{}")
+    follower.drain()
+    assert follower.fold.state.rejected == {"wrong_type": 1}
 
 
 def test_a_process_whose_files_were_removed_is_gone(follower, tmp_path):
