@@ -29,24 +29,48 @@ class LineSplitter:
 
     def feed(self, block: bytes) -> list[bytes]:
         """Take the next block; return the lines that it completes, without their newline."""
-        if not block:
-            return []
+        lines, dropped = self._cut(block)
+        for index in reversed(dropped):
+            del lines[index]
+        return lines
+
+    def feed_with_ends(self, block: bytes, start: int) -> list[tuple[bytes, int]]:
+        """The same as `feed`, each line with the offset in the stream where the next one begins.
+
+        A line that was too long gives an empty one, so that what ends with it can be passed over.
+
+        :param start: offset of the block in the stream.
+        """
+        found = []
+        end = 0
+        for line in self._cut(block)[0]:
+            end = block.index(b"\n", end) + 1
+            found.append((line, start + end))
+        return found
+
+    def _cut(self, block: bytes) -> tuple[list[bytes], list[int]]:
+        """The lines that a block completes, and which of them were too long; these are empty."""
         lines = block.split(b"\n")
         tail = lines.pop()
+        dropped = []
         if lines:
             longest = self.carried + len(block)  # at most
             if self._skipping:
-                del lines[0]
+                lines[0] = b""
+                dropped.append(0)
             else:
                 lines[0] = b"".join((*self._carry, lines[0]))
             self._skipping = False
             self._carry.clear()
             if longest >= self._limit:
-                self.too_long += sum(len(line) >= self._limit for line in lines)
-                lines = [line for line in lines if len(line) < self._limit]
+                long = [index for index, line in enumerate(lines) if len(line) >= self._limit]
+                for index in long:
+                    lines[index] = b""
+                self.too_long += len(long)
+                dropped += long
         if tail:
             self._hold(tail)
-        return lines
+        return lines, dropped
 
     def rest(self) -> bytes:
         """Give up what was carried: the last line of a stream that ends without a newline.

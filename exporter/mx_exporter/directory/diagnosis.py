@@ -76,7 +76,7 @@ def user_text(uid: int) -> str:
         return f"uid {uid}"
 
 
-class Place(NamedTuple):
+class Diagnosis(NamedTuple):
     """What stands there. ``detail`` is the system's word for it, ``owner`` and ``mode`` are
     empty where there is nothing."""
 
@@ -99,7 +99,7 @@ class Place(NamedTuple):
         return f"{self.path}{owned} {self.what}; looking for {PATTERN} as {user}"
 
 
-def look_at(directory: Directory, *, segments: int, client_files: int, trouble: str) -> Place:
+def diagnose(directory: Directory, *, segments: int, client_files: int, trouble: str) -> Diagnosis:
     """Say what stands at the directory now.
 
     :param segments: segments that the latest listing found there.
@@ -110,21 +110,21 @@ def look_at(directory: Directory, *, segments: int, client_files: int, trouble: 
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        return Place(path, "missing")
+        return Diagnosis(path, "missing")
     except NotADirectoryError as error:
-        return Place(path, "not_a_directory", error.strerror or str(error))
+        return Diagnosis(path, "not_a_directory", error.strerror or str(error))
     except OSError as error:
-        return Place(path, "unreadable", error.strerror or str(error))
+        return Diagnosis(path, "unreadable", error.strerror or str(error))
     owner, mode = user_text(found.st_uid), stat.filemode(found.st_mode)
     objection = directory.objection()
     if objection is not None:
-        return Place(path, "refused", f"it {objection}", owner, mode)
+        return Diagnosis(path, "refused", f"it {objection}", owner, mode)
     if not stat.S_ISDIR(found.st_mode):
-        return Place(path, "not_a_directory", "", owner, mode)
+        return Diagnosis(path, "not_a_directory", "", owner, mode)
     if trouble:
-        return Place(path, "unreadable", trouble, owner, mode)
+        return Diagnosis(path, "unreadable", trouble, owner, mode)
     state = "segments" if segments else "client_files" if client_files else "empty"
-    return Place(path, state, "", owner, mode)
+    return Diagnosis(path, state, "", owner, mode)
 
 
 def kinds_in(path: str, limit: int = 1000) -> str:

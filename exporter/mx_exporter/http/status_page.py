@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
 from mx_log.schema import VERSION
 
-from ..directory.diagnosis import CAUSES, PATTERN, Place, kinds_in, user_text
+from ..directory.diagnosis import CAUSES, PATTERN, Diagnosis, kinds_in, user_text
 
 LINKS = (
     ("/metrics", "the metrics, for Prometheus"),
@@ -41,11 +41,11 @@ class Seen(NamedTuple):
     drain_seconds: float
     #: Why the snapshot cannot be used; empty when it can, or there is none.
     snapshot_trouble: str
-    #: Who owns the directory: see `keeping.Keeper.text`.
+    #: What we are to the directory: see `maintenance.Maintenance.role`.
     kept: str
 
 
-def render(place: Place, seen: Seen | None) -> bytes:
+def render(place: Diagnosis, seen: Seen | None) -> bytes:
     """The page.
 
     :param place: what stands at the directory.
@@ -93,7 +93,7 @@ def render(place: Place, seen: Seen | None) -> bytes:
     return "\n".join(page).encode("utf-8", "replace")
 
 
-def _nothing(place: Place) -> Iterable[str]:
+def _nothing(place: Diagnosis) -> Iterable[str]:
     yield "<h2>Nothing to show, and the likeliest causes</h2>"
     yield "<ol>"
     for cause in CAUSES[place.state]:

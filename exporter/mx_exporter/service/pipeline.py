@@ -19,10 +19,10 @@ from mx_log.schema import VERSION
 from ..config import Settings
 from ..core.builtin import CATALOG
 from ..core.fold import Fold
-from ..directory.diagnosis import STATES, Place, look_at
+from ..directory.diagnosis import STATES, Diagnosis, diagnose
 from ..directory.follower import Follower
-from ..directory.maintenance import Keeper
-from ..directory.watch import Waker
+from ..directory.maintenance import Maintenance
+from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
 from ..http import status_page
 from . import self_metrics
@@ -36,20 +36,22 @@ SETTLE_SECONDS = 1.0
 class Pipeline:
     """The way from the directory to the page. Used by the drains' worker, one call at a time.
 
-    :param keeper: of the same directory.
+    :param maintenance: of the same directory.
     :param wake: called, from any thread, when the directory changed.
     """
 
-    def __init__(self, settings: Settings, keeper: Keeper, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, maintenance: Maintenance, wake: Callable[[], None]
+    ) -> None:
         self._settings = settings
-        self._keeper = keeper
+        self._maintenance = maintenance
         # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
         self._follower = Follower(
             settings.directory.path,
             Fold(CATALOG, max_series=settings.max_series),
             settle_seconds=SETTLE_SECONDS,
         )
-        self._waker = Waker(settings.directory.path, wake)
+        self._watcher = Watcher(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
         #: By format: what `_folded` gave at the follower's so many changes.
         self._rendered: dict[bool, tuple[int, bytes]] = {}
@@ -64,10 +66,10 @@ class Pipeline:
         """
         started = time.monotonic()
         if self._settings.directory.objection() is None:
-            self._waker.look()
-            self._keeper.claim()
+            self._watcher.watch()
+            self._maintenance.claim()
             self._follower.drain(deadline)
-            self._keeper.tend(self._follower)
+            self._maintenance.ship_and_compact(self._follower)
         self._drain_seconds = time.monotonic() - started
         self._place = self._look()
         if self._place.state != self._told:
@@ -84,7 +86,7 @@ class Pipeline:
 
     def period(self) -> float:
         """Seconds after which to drain though nothing woke us."""
-        return min(self._waker.period(), self._follower.settles_in)
+        return min(self._watcher.period(), self._follower.settles_in)
 
     def settle_at_once(self) -> None:
         """Have the next drain finish each segment without a lock: it is the last one."""
@@ -98,7 +100,7 @@ class Pipeline:
             self._rendered[openmetrics] = (self._follower.changes, folded)
         about = [
             *self_metrics.reading_families(self._follower),
-            *self_metrics.maintenance_families(self._keeper, self._follower),
+            *self_metrics.maintenance_families(self._maintenance, self._follower),
             *self._own_families(),
             *self._process.collect(),
         ]
@@ -122,7 +124,7 @@ class Pipeline:
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
             snapshot_trouble=follower.snapshot_trouble,
-            kept=self._keeper.text,
+            kept=self._maintenance.role,
         )
         return status_page.render(self._place, seen)
 
@@ -132,8 +134,8 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop watching the directory, and let go of it."""
-        self._waker.stop()
-        self._keeper.close(self._follower)
+        self._watcher.stop()
+        self._maintenance.close(self._follower)
 
     def _folded(self, openmetrics: bool) -> Iterator[Metric]:
         """What is told by the fold alone, and stays the same as long as it does."""
@@ -142,8 +144,8 @@ class Pipeline:
         yield from fold_metrics.state_families(fold.state)
         yield from fold_metrics.capped_families(fold, source_id_label=with_ids)
 
-    def _look(self) -> Place:
-        return look_at(
+    def _look(self) -> Diagnosis:
+        return diagnose(
             self._settings.directory,
             segments=len(self._follower.segments) + len(self._follower.covered),
             client_files=self._follower.foreign_db_files,

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
 from ..core.state import State
-from ..directory.generations import settled
+from ..directory.generations import retry_overtaken
 from ..errors import MxError, UsageError
 from ..exposition.fold_metrics import state_families
 from ..exposition.text import families as derived_families
@@ -54,7 +54,7 @@ def push(settings: Settings) -> Outcome:
     path = settings.directory.path
     if (objection := settings.directory.objection()) is not None:
         raise MxError(f"nothing was pushed: {path} {objection}")
-    found, snapshots, outcome = settled(
+    found, snapshots, outcome = retry_overtaken(
         # Absolute, since "-" is standard input.
         lambda: fold_logs(CATALOG, (os.path.abspath(path),), max_series=settings.max_series, jobs=1)
     )

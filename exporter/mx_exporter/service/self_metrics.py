@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from ..directory.compaction import Retention
-from ..directory.follower import IGNORED, Follower
-from ..directory.maintenance import Keeper
+from ..directory.compaction import Compactor
+from ..directory.follower import Follower
+from ..directory.maintenance import Maintenance
 from ..directory.ownership import STATES, Ownership
+from ..directory.reading import IGNORED
 from ..directory.shipper import WAYS, Shipper
 from ..exposition.fold_metrics import by_label, counter, gauge
 
@@ -59,15 +60,15 @@ def reading_families(follower: Follower) -> Iterator[Metric]:
     )
 
 
-def maintenance_families(keeper: Keeper, follower: Follower) -> Iterator[Metric]:
+def maintenance_families(maintenance: Maintenance, follower: Follower) -> Iterator[Metric]:
     """What an exporter does for its directory besides reading it."""
-    yield from keeping_families(keeper.ownership, keeper.retention, follower)
-    if keeper.shipper is not None:
-        yield from shipping_families(keeper.shipper)
+    yield from keeping_families(maintenance.ownership, maintenance.compactor, follower)
+    if maintenance.shipper is not None:
+        yield from shipping_families(maintenance.shipper)
 
 
 def keeping_families(
-    ownership: Ownership, retention: Retention, follower: Follower
+    ownership: Ownership, retention: Compactor, follower: Follower
 ) -> Iterator[Metric]:
     """Who owns the directory, and what became of its finished segments."""
     yield by_label(

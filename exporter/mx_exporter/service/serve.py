@@ -15,7 +15,7 @@ from typing import Any
 
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
-from ..directory.maintenance import Keeper
+from ..directory.maintenance import Maintenance
 from ..errors import MxError
 from ..http.app import Endpoint
 from ..http.listener import listen_for, listen_patiently, open_endpoint
@@ -47,11 +47,11 @@ def run(settings: Settings, *, patient: bool = False) -> int:
     log_to_stderr()
     if settings.pushgateway is not None:
         logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
-    asyncio.run(_run(settings, Keeper(CATALOG, settings), patient))
+    asyncio.run(_run(settings, Maintenance(CATALOG, settings), patient))
     return 0
 
 
-async def _run(settings: Settings, keeper: Keeper, patient: bool) -> None:
+async def _run(settings: Settings, maintenance: Maintenance, patient: bool) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,14 +59,14 @@ async def _run(settings: Settings, keeper: Keeper, patient: bool) -> None:
     # Whoever started us may have held them back until here.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     loop.set_exception_handler(_say_in_one_line)
-    await _stand_by(settings, keeper, stop)
+    await _stand_by(settings, maintenance, stop)
     if patient or not stop.is_set():
-        await _serve(settings, keeper, stop, patient)
+        await _serve(settings, maintenance, stop, patient)
 
 
-async def _stand_by(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> None:
+async def _stand_by(settings: Settings, maintenance: Maintenance, stop: asyncio.Event) -> None:
     """Wait while another exporter owns the directory: it may well have our port, too."""
-    ownership, retry = keeper.ownership, settings.bind_retry_secs
+    ownership, retry = maintenance.ownership, settings.bind_retry_secs
     if settings.directory.objection() is not None or ownership.claim() != "standby":
         return
     logger.warning(
@@ -82,10 +82,12 @@ async def _stand_by(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> 
         logger.info("taking over")
 
 
-async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event, patient: bool) -> None:
+async def _serve(
+    settings: Settings, maintenance: Maintenance, stop: asyncio.Event, patient: bool
+) -> None:
     loop = asyncio.get_running_loop()
     opened = None if patient else open_endpoint(settings)
-    pipeline = Pipeline(settings, keeper, lambda: drains.wake_soon())
+    pipeline = Pipeline(settings, maintenance, lambda: drains.wake_soon())
     drains = Drains(pipeline)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
@@ -110,7 +112,7 @@ async def _serve(settings: Settings, keeper: Keeper, stop: asyncio.Event, patien
                 last = drains.after_drain("last", lambda: None)
                 await asyncio.wait_for(last, _PATIENT_DRAIN_SECONDS)
         shipped = loop.time() + shipping
-        keeper.finish(shipping)
+        maintenance.finish_shipping(shipping)
         listening.cancel()
         await asyncio.wait((listening,))
         draining.cancel()

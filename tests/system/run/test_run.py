@@ -333,7 +333,7 @@ def test_a_port_that_is_taken(spawn: support.Spawner, tmp_path: Path) -> None:
         )
         support.wait_until(lambda: "the port is in use by another program" in run.log)
         # The directory is kept all the same.
-        support.wait_until(lambda: "is ours: it is compacted by this exporter" in run.log)
+        support.wait_until(lambda: "this exporter owns" in run.log)
         exporter = run.exporter_pid()
     support.wait_until(lambda: run.received() == 3)
     assert run.exporter_pid() == exporter

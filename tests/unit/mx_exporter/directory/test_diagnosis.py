@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from mx_exporter.config import Directory
-from mx_exporter.directory.diagnosis import CAUSES, STATES, Place, look_at
+from mx_exporter.directory.diagnosis import CAUSES, STATES, Diagnosis, diagnose
 
 
-def look(path: Path, segments: int = 0, client_files: int = 0, trouble: str = "") -> Place:
+def look(path: Path, segments: int = 0, client_files: int = 0, trouble: str = "") -> Diagnosis:
     directory = Directory(str(path), named=True)
-    return look_at(directory, segments=segments, client_files=client_files, trouble=trouble)
+    return diagnose(directory, segments=segments, client_files=client_files, trouble=trouble)
 
 
 def test_each_state_of_a_directory_is_diagnosed(tmp_path: Path) -> None:

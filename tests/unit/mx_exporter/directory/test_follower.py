@@ -13,8 +13,8 @@ import pytest
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import follower as follower_module
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory import reading, segments
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.exposition.text import families, render
 from mx_log.schema import MAX_LINE_BYTES
@@ -110,13 +110,13 @@ def test_a_segment_opened_while_the_last_one_is_being_read_belongs_to_a_living_w
         writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
         follower = Follower(str(tmp_path), Fold(CATALOG))
 
-        def rotate_then_probe(fd, probe=follower_module.probe):
+        def rotate_then_probe(fd, probe=reading.probe):
             if writer.n == 0:
                 writer.rotate()
                 writer.log()
             return probe(fd)
 
-        monkeypatch.setattr(follower_module, "probe", rotate_then_probe)
+        monkeypatch.setattr(reading, "probe", rotate_then_probe)
         follower.drain()
         assert attempts(follower) == 1
         assert follower.fold.state.gone == 0
@@ -131,7 +131,7 @@ def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, mon
     with Writer(tmp_path) as writer:
         follower = Follower(str(tmp_path), Fold(CATALOG))
 
-        def rotate_then_probe(fd, probe=follower_module.probe):
+        def rotate_then_probe(fd, probe=reading.probe):
             # The writer's own segment was read by now.
             if writer.n == 0 and os.fstat(fd).st_ino == ended.path.stat().st_ino:
                 writer.log()
@@ -139,7 +139,7 @@ def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, mon
                 writer.log()
             return probe(fd)
 
-        monkeypatch.setattr(follower_module, "probe", rotate_then_probe)
+        monkeypatch.setattr(reading, "probe", rotate_then_probe)
         follower.drain()
         assert attempts(follower) == 2
         assert follower.fold.state.lost == 0
@@ -165,11 +165,11 @@ def test_finished_segments_are_not_opened_again(follower, tmp_path, monkeypatch)
         follower.drain()
         opened = []
 
-        def open_and_note(path, dir_fd=None, real=follower_module.open_regular):
+        def open_and_note(path, dir_fd=None, real=reading.open_regular):
             opened.append(path)
             return real(path, dir_fd)
 
-        monkeypatch.setattr(follower_module, "open_regular", open_and_note)
+        monkeypatch.setattr(reading, "open_regular", open_and_note)
         follower.drain()
         assert opened == [writer.path.name]
 
@@ -241,12 +241,12 @@ def test_a_name_that_became_a_fifo_after_it_was_listed_never_blocks(
     Lines().segment(tmp_path, 0, [])
     path = tmp_path / "events-aaaaaaaaaaaa-0.jsonl"
 
-    def swap_then_open(name, dir_fd=None, real=follower_module.open_regular):
+    def swap_then_open(name, dir_fd=None, real=reading.open_regular):
         path.unlink()
         os.mkfifo(path)
         return real(name, dir_fd)
 
-    monkeypatch.setattr(follower_module, "open_regular", swap_then_open)
+    monkeypatch.setattr(reading, "open_regular", swap_then_open)
     follower.drain()
     assert follower.ignored == {"not_regular": 1}
 
@@ -264,7 +264,6 @@ def test_foreign_files_are_not_read(follower, tmp_path):
 
 UNREADABLE = """
 import os, sys
-from mx_exporter.directory.compaction import Retention
 from mx_exporter.directory.follower import Follower
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
@@ -290,7 +289,7 @@ def test_an_unreadable_segment_is_counted_and_the_others_are_read(tmp_path):
 
 
 def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
-    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(segments, "BLOCK_BYTES", 1000)
     ticks = iter(range(1000))
     follower = Follower(str(tmp_path), Fold(CATALOG), clock=lambda: next(ticks))
     for proc in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
@@ -307,7 +306,7 @@ def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
 
 
 def test_a_running_drain_can_be_shortened(tmp_path, monkeypatch):
-    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(segments, "BLOCK_BYTES", 1000)
     now = 0
 
     def clock():
@@ -399,7 +398,6 @@ def test_files_that_go_are_forgotten_and_what_was_read_stays(follower, tmp_path)
 
 MANY = """
 import sys
-from mx_exporter.directory.compaction import Retention
 from mx_exporter.directory.follower import Follower
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
@@ -596,14 +594,14 @@ def test_a_compaction_before_the_listing_is_noticed(tmp_path, monkeypatch):
     owner = Follower(str(tmp_path), Fold(CATALOG))
     owner.drain()
     reader = Follower(str(tmp_path), Fold(CATALOG))
-    scan = reader._listing.look
-    compactions = iter([lambda: Retention(1, 10**9, min_age=0.0).run(owner)])
+    scan = reader._scan.refresh
+    compactions = iter([lambda: Compactor(1, 10**9, min_age=0.0).compact(owner)])
 
     def compact_then_list(dir_fd: int) -> bool:
         next(compactions, lambda: None)()
         return scan(dir_fd)
 
-    monkeypatch.setattr(reader._listing, "look", compact_then_list)
+    monkeypatch.setattr(reader._scan, "refresh", compact_then_list)
     reader.drain()
     assert owner.covered, "nothing was compacted"
     assert (attempts(reader), reader.fold.state.lost) == (3, 0)
