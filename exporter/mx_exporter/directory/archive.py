@@ -1,8 +1,7 @@
-"""The archive: each finished segment, gzipped, in a directory of its own.
+"""The archive: each finished segment as ``.jsonl.gz`` in another directory, once.
 
-It gets a segment once, over restarts and crashes: the file appears under its name whole or not at
-all, and one that is there is not written again. Only those who take files out of the archive may
-meet one twice.
+A file appears there under its name whole or not at all, and one that is there is not written
+again. Only who takes files out of the archive may meet one twice.
 """
 
 from __future__ import annotations
@@ -19,52 +18,53 @@ from typing import BinaryIO
 from mx_log.locks import open_directory
 
 from . import atomic_write
-from .pieces import Gone, Piece
 from .segments import BLOCK_BYTES
+from .shipment import Gone, Shipment
 
 
 class Archive:
-    """Puts the finished segments of one directory in another.
+    """Puts finished segments in an archive.
 
-    :param directory: where segments lie.
-    :param path: directory of the archive.
-
-    :ivar count: segments put there.
+    :param directory: where the segments lie.
+    :param archive: directory of the archive.
     """
 
-    def __init__(self, directory: str, path: str) -> None:
+    def __init__(self, directory: str, archive: str) -> None:
         self._directory = directory
-        self._path = path
+        self._archive = archive
+        #: Segments that were put there.
         self.count = 0
 
-    def ship(self, pieces: Iterable[Piece], is_over: Callable[[], bool]) -> None:
-        """Put what is finished in the archive, until ``is_over``. Raises ``OSError``."""
-        due = [piece for piece in pieces if piece.done and not piece.archived]
+    def ship(self, shipments: Iterable[Shipment], is_over: Callable[[], bool]) -> None:
+        """Put those that are finished in the archive, until ``is_over`` says so.
+
+        :raises OSError: one could not be put there.
+        """
+        due = [shipment for shipment in shipments if shipment.done and not shipment.archived]
         if not due:
             return
-        archive_fd = open_directory(self._path)
+        archive_fd = open_directory(self._archive)
         try:
-            for piece in due:
+            for shipment in due:
                 if is_over():
                     return
                 # A segment that was just compacted is no failure of the archive.
                 with contextlib.suppress(Gone):
-                    self.count += self._put(piece, archive_fd)
-                    piece.archived = True
+                    self._put(shipment, archive_fd)
+                    shipment.archived = True
         finally:
             os.close(archive_fd)
 
-    def _put(self, piece: Piece, archive_fd: int) -> bool:
-        """Put one segment in the archive, unless it is there; return whether it was put."""
-        final = f"{piece.name}.gz"
+    def _put(self, shipment: Shipment, archive_fd: int) -> None:
+        final = f"{shipment.name}.gz"
         try:
             os.stat(final, dir_fd=archive_fd, follow_symlinks=False)
-            return False
+            return
         except FileNotFoundError:
             pass
-        with piece.open(self._directory) as segment:
+        with shipment.open(self._directory) as segment:
             atomic_write.put(final, archive_fd, partial(_pack, segment))
-        return True
+        self.count += 1
 
 
 def _pack(segment: FileIO, out: BinaryIO) -> None:

@@ -1,4 +1,4 @@
-"""The tee: each event line, copied to standard output.
+"""The tee: each event line to standard output, which may be a pipe that nobody reads for a while.
 
 Over restarts that end with a signal that may be caught, a line is written exactly once: positions
 are saved in the directory's snapshot at a clean stop, at each compaction, and every half minute.
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ..core.decode import Decoder, Event
 from ..core.lines import LineSplitter
-from .pieces import Gone, Piece
 from .segments import read_blocks
+from .shipment import Gone, Shipment
 
 #: Seconds in which a reader of our output has to make room, and until the next try.
 STUCK_SECONDS = 0.1
@@ -29,120 +29,118 @@ _WHOLE = select.PIPE_BUF
 
 
 class Tee:
-    """Writes the event lines of one directory's segments to standard output.
+    """Writes the event lines of segments to a descriptor.
 
-    :param directory: where segments lie.
-    :param decoder: tells the lines that are events.
+    :param directory: where the segments lie.
     :param fd: descriptor of standard output.
-
-    :ivar lines: lines that were written.
+    :param decoder: tells the lines that are events, which alone are written.
     """
 
-    def __init__(self, directory: str, decoder: Decoder, fd: int) -> None:
+    def __init__(self, directory: str, fd: int, decoder: Decoder) -> None:
         self._directory = directory
         self._decoder = decoder
         self._out = _Output(fd)
-        self.lines = 0
+        #: What is being written, where it ends in its segment, and how many lines it has.
+        self._written: tuple[Shipment, int, int] | None = None
+        #: Lines that were written.
+        self.count = 0
 
     @property
     def stuck(self) -> bool:
-        """Whether the reader of our output makes no room."""
+        """Whether what is to be written waits for somebody to make room."""
         return self._out.stuck
 
-    def ship(self, pieces: Iterable[Piece], is_over: Callable[[], bool]) -> None:
-        """Write the lines that segments have now, until ``is_over`` or until nobody reads on.
+    def ship(self, shipments: Iterable[Shipment], is_over: Callable[[], bool]) -> None:
+        """Write what is new in segments, until ``is_over`` says so or nobody reads on.
 
-        Raises ``OSError``; what was not written then is written by the next call.
+        :raises OSError: it could not be written; it is still to be written then.
         """
         if not self._flush():
             return
-        for piece in pieces:
-            if piece.teed_up_to == (piece.size, piece.done):
+        for shipment in shipments:
+            if shipment.seen == (shipment.size, shipment.done):
                 continue
             with contextlib.suppress(Gone):
-                if is_over() or not self._write_lines(piece, is_over):
+                if is_over() or not self._write_one(shipment, is_over):
                     return
 
-    def _write_lines(self, piece: Piece, is_over: Callable[[], bool]) -> bool:
+    def _write_one(self, shipment: Shipment, is_over: Callable[[], bool]) -> bool:
         """Write the lines that a segment has now; return whether all went out."""
-        size, done = piece.size, piece.done
-        with piece.open(self._directory) as file:
+        size, done = shipment.size, shipment.done
+        with shipment.open(self._directory) as file:
             status = os.fstat(file.fileno())
-            if status.st_ino != piece.inode:
+            if status.st_ino != shipment.inode:
                 return True
-            if status.st_size < piece.position:  # it was truncated
-                piece.position = 0
+            if status.st_size < shipment.position:  # it was truncated
+                shipment.position = 0
             lines: list[bytes] = []
-            waiting, end = 0, piece.position
-            for line, line_end in _read_lines(file.fileno(), piece.position, size, done=done):
-                if isinstance(self._decoder.decode_line(line), Event):
-                    if waiting + len(line) + 1 > _WHOLE and lines:
-                        self._out.queue(piece, lines, end)
+            length, end = 0, shipment.position
+            for line, line_end in _read_lines(file.fileno(), shipment.position, size, done=done):
+                if line and isinstance(self._decoder.decode_line(line), Event):
+                    if length + len(line) + 1 > _WHOLE and lines:
+                        self._queue(shipment, lines, end)
                         if is_over() or not self._flush():
                             return False
-                        lines, waiting = [], 0
+                        lines, length = [], 0
                     lines.append(line)
-                    waiting += len(line) + 1
+                    length += len(line) + 1
                 end = line_end
-            self._out.queue(piece, lines, end)
+            self._queue(shipment, lines, end)
             if not self._flush():
                 return False
-        piece.teed_up_to = (size, done)
-        piece.teed = done
+        shipment.seen = (size, done)
+        shipment.teed = done
         return True
+
+    def _queue(self, shipment: Shipment, lines: list[bytes], end: int) -> None:
+        """Have these lines written next, each as it is."""
+        self._written = (shipment, end, len(lines))
+        self._out.rest = b"".join(line + b"\n" for line in lines)
 
     def _flush(self) -> bool:
         """Write what is queued; only then does its segment's position move on."""
-        out = self._out
-        if not out.flush():
+        if not self._out.flush():
             return False
-        if out.piece is not None:
-            out.piece.position = out.end
-            self.lines += out.count
-            out.piece = None
+        if self._written is not None:
+            shipment, end, count = self._written
+            shipment.position = end
+            self.count += count
+            self._written = None
         return True
 
 
 class _Output:
-    """Standard output, which may be a pipe that nobody reads for a while."""
+    """A descriptor that may be a pipe which nobody reads for a while."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        self._rest = b""
-        #: What is being written, where it ends in its segment, and how many lines it has.
-        self.piece: Piece | None = None
-        self.end = 0
-        self.count = 0
-        #: Nobody made room for the rest yet.
-        self.stuck = False
         self._begun = False
-
-    def queue(self, piece: Piece, lines: list[bytes], end: int) -> None:
-        """Have these lines written next, each as it is."""
-        self.piece, self.end, self.count = piece, end, len(lines)
-        self._rest = b"".join(line + b"\n" for line in lines)
+        #: What is still to be written.
+        self.rest = b""
+        #: Nobody made room for it yet.
+        self.stuck = False
 
     def flush(self) -> bool:
         """Write until nothing is left, or nobody makes room; return whether nothing is left.
 
-        Raises ``OSError``; the rest is then still to be written.
+        :raises OSError: the rest is still to be written.
         """
-        if self._rest and not self._begun:
+        if self.rest and not self._begun:
             self._begun = True
             _end_torn_line(self._fd)
-        while self._rest:
+        while self.rest:
             if not self._poll.poll(STUCK_SECONDS * 1000):
                 self.stuck = True
                 return False
             # No more at once than a pipe with any room takes, so that this does not wait.
             try:
-                written = os.write(self._fd, self._rest[:_WHOLE])
+                written = os.write(self._fd, self.rest[:_WHOLE])
             except BlockingIOError:
                 self.stuck = True
                 return False
-            self._rest = self._rest[written:]
+            self.rest = self.rest[written:]
         self.stuck = False
         return True
 
@@ -162,13 +160,17 @@ def _end_torn_line(fd: int) -> None:
 
 
 def _read_lines(fd: int, start: int, size: int, *, done: bool) -> Iterator[tuple[bytes, int]]:
-    """The complete lines from ``start`` to ``size``, each with the offset after its end.
+    """The lines from ``start`` to ``size``, each with the offset after its end.
 
-    When ``done``, what follows the last newline is a line as well.
+    A line over the limit gives an empty one in its place, and is not held. When ``done``, what
+    follows the last newline is a line as well.
     """
     splitter = LineSplitter()
+    position = end = start
     for block in read_blocks(fd, start, size):
-        yield from splitter.feed_with_ends(block, start)
-        start += len(block)
+        position += len(block)
+        for line, length in splitter.measure(block):
+            end += length
+            yield line, end
     if done:
-        yield splitter.rest(), start
+        yield splitter.rest(), position

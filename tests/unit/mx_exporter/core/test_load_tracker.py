@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from tests.support import Lines
 from tests.support.folding import fold, value
@@ -47,6 +48,7 @@ def progress(whole: Fold) -> tuple[dict[str, int], dict[str, int]]:
         (["start", "+model_init", "-model_init", "+chain"], {"chain": 1}),
         (["start", "+model_init", "+chain", "-chain"], {"model_init": 1}),
         (["start", "+chain", "-chain", "+chain"], {"chain": 1}),
+        (["start", "+chain", "start"], {"": 1}),
         (["start", "+stray"], {"": 1}),
         (["start", "end"], {}),
         (["start l1", "start l2", "end l1"], {"": 1}),
@@ -79,6 +81,15 @@ def test_a_load_that_ended_before_its_start_was_read_is_not_in_progress():
     assert progress(fold([end, start], gone=False)) == ({}, {})
     # In order nothing is remembered of a load that ended, however many there were.
     assert not fold([start, end], gone=False).state.loads.open
+
+
+def test_a_load_whose_end_was_read_long_before_its_start_is_not_in_progress():
+    """The end is remembered until every event before it was met."""
+    log = load_log("start", "start l2", "end")
+    whole = Fold(CATALOG)
+    for line in (log[2], log[1], log[0]):
+        whole.feed_lines([line])
+    assert progress(whole) == ({"": 1}, {})
 
 
 def test_a_load_finished_without_an_id_ends_nothing():

@@ -208,8 +208,8 @@ class Teeing:
         return self.path.read_bytes()
 
     def _is_idle(self) -> bool:
-        pieces = self.shipper._pieces.values()
-        return all(piece.looked == (piece.size, piece.done) for piece in pieces)
+        shipments = self.shipper._shipments.values()
+        return all(each.seen == (each.size, each.done) for each in shipments)
 
     def close(self) -> None:
         self.shipper.finish(10)

@@ -1,4 +1,4 @@
-"""Segments on their way out of the pod: what was shipped of each."""
+"""A segment on its way out of the pod, and what was shipped of it."""
 
 from __future__ import annotations
 
@@ -14,37 +14,31 @@ class Gone(Exception):
     """A segment is not in the directory any more."""
 
 
-class Piece:
-    """A segment, and what was shipped of it.
+class Shipment:
+    """A segment, and what was shipped of it."""
 
-    :param position: offset up to which it was teed before.
-    """
-
-    __slots__ = ("archived", "done", "inode", "name", "position", "size", "teed", "teed_up_to")
+    __slots__ = ("archived", "done", "inode", "name", "position", "seen", "size", "teed")
 
     def __init__(self, segment: Segment, position: int) -> None:
+        """
+        :param position: where the tee goes on, in bytes.
+        """
         self.name = segment.name
         self.inode = segment.inode
         #: Size when it was last drained, and whether that was all.
         self.size = segment.size
         self.done = segment.done
-        #: End of the last line that the tee has dealt with.
+        #: End of the last line that was dealt with.
         self.position = position
-        #: The size and ``done`` up to which the tee has dealt with everything.
-        self.teed_up_to = (0, False)
-        #: All of it went to the tee, or to the archive.
+        #: Size and ``done`` that the tee has dealt with.
+        self.seen = (0, False)
         self.teed = False
         self.archived = False
 
-    def update(self, segment: Segment) -> None:
-        """Note what a drain found."""
-        self.size, self.done = segment.size, segment.done
-
     def open(self, directory: str) -> FileIO:
-        """Open the segment.
+        """Open its file for reading.
 
-        :raises Gone: it was removed.
-        :raises OSError: it cannot be opened.
+        :raises Gone: it is not there any more.
         """
         try:
             return FileIO(open_regular(os.path.join(directory, str(self.name))))
