@@ -225,6 +225,7 @@ class Follower:
         self.identity = None
         self.trouble = error.strerror or str(error)
         self._reader.forget_counts()
+        self._settling.begin_drain()
         # What is only out of reach for now is not read twice: rejected lines have no identity.
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
             self._set_segments(())

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from .reading import Look
 from .segments import Segment
 
+#: Seconds between the two looks, in a live exporter.
+SETTLE_SECONDS = 1.0
+
 NEVER = float("inf")
 
 

@@ -22,15 +22,13 @@ from ..core.fold import Fold
 from ..directory.diagnosis import STATES, Diagnosis, diagnose
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
+from ..directory.settling import SETTLE_SECONDS
 from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
 from ..http import status_page
 from . import self_metrics
 
 logger = logging.getLogger(__name__)
-
-#: Seconds for which a segment without a lock must stay as it is before it is finished.
-SETTLE_SECONDS = 1.0
 
 
 class Pipeline:

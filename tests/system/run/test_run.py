@@ -449,6 +449,35 @@ def test_what_remains_at_the_end_is_shipped(spawn: support.Spawner, tmp_path: Pa
     assert "ERROR" not in run.log
 
 
+#: An engine that writes a segment at its very end, which nobody sees with a lock.
+LATE = """
+import sys
+sys.stdin.readline()
+with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as target:
+    target.write(source.read())
+"""
+
+
+def test_what_came_at_the_very_end_is_shipped_at_once(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    """Nobody comes to look at it again, a second later."""
+    log, elsewhere, archive = tmp_path / "log", tmp_path / "elsewhere", tmp_path / "archive"
+    for directory in (log, elsewhere, archive):
+        directory.mkdir()
+    source = support.Lines().segment(elsewhere, 0, [])
+    engine = (PYTHON, "-c", LATE, source, log / source.name)
+    options = ("--tee", "--archive-dir", archive)
+    run = running.start(spawn, log, *engine, options=options, stdin=subprocess.PIPE)
+    support.wait_until(run.exporter.ready)
+    assert run.process.stdin is not None
+    run.process.stdin.write(b"\n")
+    run.process.stdin.close()
+    assert run.process.result() == 0, run.log
+    assert run.process.output.count('"event":"process_started"') == 1
+    assert [path.name for path in archive.iterdir()] == [f"{source.name}.gz"]
+
+
 def test_an_engine_may_end_before_its_exporter_has_come_up(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:
