@@ -14,8 +14,8 @@ def main() -> int:
 
         return run()
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in PACKAGES:
+        missing = PACKAGES.get((error.name or "").partition(".")[0])
+        if missing is None:
             raise
         print(  # noqa: T201 - there may be no library to print with
             f"mx-metrics: the package {missing} is missing; "

@@ -1,65 +1,54 @@
 """The settings of a command: one table for flags, variables, defaults and help.
 
 :class:`Settings` is the table. Each field declares its flag, its environment variable, how a
-text becomes a value, the default and the help text; the command line makes its options from it
-and the documentation its table (:data:`OPTIONS`). A flag goes before its variable, a variable
-before the default; a blank variable is an unset one. Nothing else reads the environment.
+text becomes a value (`option_values`), the default and the help text; the command line makes its
+options from it and the documentation its table (:data:`OPTIONS`). A flag takes precedence over its
+variable, a variable over the default; a blank variable is an unset one. Nothing else reads the
+environment.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import socket
-import stat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from mx_log.files import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
-from mx_log.values import FALSE, TRUE, whole_number
 
 from .errors import UsageError
+from .option_values import (
+    DEFAULT_BIND_RETRY_SECS,
+    Directory,
+    Listen,
+    parse_at_least_one,
+    parse_bind_retry,
+    parse_boolean,
+    parse_directory,
+    parse_duration,
+    parse_gateway,
+    parse_listen,
+    parse_path,
+    parse_port,
+    parse_text,
+)
 
+__all__ = [
+    "OPTIONS",
+    "SOURCE_ID_WARNING",
+    "Directory",
+    "Listen",
+    "Option",
+    "Settings",
+    "read_settings",
+    "resolve_directory",
+]
 
-class Directory(NamedTuple):
-    """Where the segments lie, and whether somebody named the place.
+DEFAULT_PORT = 9402
 
-    A directory that was named is used as it is. The default lies where anybody may write, so it
-    is used only while it is a real directory of our own user: see :meth:`objection`.
-    """
-
-    path: str
-    named: bool
-
-    def objection(self) -> str | None:
-        """Why the directory may not be read, or None. One that does not exist is no objection."""
-        if self.named:
-            return None
-        try:
-            found = os.lstat(self.path)
-        except OSError:
-            return None
-        if stat.S_ISLNK(found.st_mode):
-            return "is a symbolic link"
-        if not stat.S_ISDIR(found.st_mode):
-            return "is not a directory"
-        if found.st_uid != os.geteuid():
-            return f"belongs to uid {found.st_uid}, and this is uid {os.geteuid()}"
-        return None
-
-
-class Listen(NamedTuple):
-    """Where the endpoint listens. ``host`` None: all interfaces. ``port`` 0: no endpoint."""
-
-    host: str | None
-    port: int
-
-    def __str__(self) -> str:
-        host = "*" if self.host is None else self.host
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+#: The warning of a command that shows the label.
+SOURCE_ID_WARNING = "source_worker_id is shown as a label: its series grow without end"
 
 
 class Option(NamedTuple):
@@ -73,102 +62,6 @@ class Option(NamedTuple):
     shown: str
     help: str
     metavar: str
-
-
-# --------------------------------------------------------------------------------------
-# From text to value
-
-
-def _at_least_one(text: str) -> int:
-    number = whole_number(text)
-    if number < 1:
-        raise ValueError("expected a whole number, at least 1")
-    return number
-
-
-def _port(text: str) -> int:
-    try:
-        port = whole_number(text)
-    except ValueError:
-        port = 65536
-    if port > 65535:
-        raise ValueError("expected a port up to 65535 (0 or below: no endpoint)")
-    return max(port, 0)
-
-
-def _listen(text: str) -> Listen:
-    match = re.fullmatch(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[^:]+)", text)
-    if match is None:
-        raise ValueError("expected HOST:PORT, such as 127.0.0.1:9402, [::1]:9402 or :9402")
-    return Listen(match["v6"] or match["host"] or None, _port(match["port"]))
-
-
-def _boolean(text: str) -> bool:
-    word = text.lower()
-    if word not in TRUE and word not in FALSE:
-        raise ValueError("expected 1, true, yes, on, or 0, false, no, off")
-    return word in TRUE
-
-
-def _directory(text: str) -> Directory:
-    if "\0" in text:
-        raise ValueError("expected a path")
-    return Directory(text, named=True)
-
-
-def _path(text: str) -> str:
-    return _directory(text).path
-
-
-def _gateway(text: str) -> str:
-    """An address as `push_to_gateway` takes it, without a slash at its end."""
-    url = text if "://" in text else f"http://{text}"
-    try:
-        parts = urlsplit(url)
-        # Reading the port is what looks at it.
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        good = good and not (parts.query or parts.fragment)
-    except ValueError:
-        good = False
-    if not good or any(character.isspace() for character in url):
-        raise ValueError("expected HOST:PORT or an http(s) address, such as http://gateway:9091")
-    return url.rstrip("/")
-
-
-def _text(text: str) -> str:
-    return text
-
-
-def _duration(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise ValueError("expected a number of seconds, 0 or more")
-    return seconds
-
-
-DEFAULT_PORT = 9402
-
-#: What a command says that shows the label.
-SOURCE_ID_WARNING = "source_worker_id is shown as a label: its series grow without end"
-
-#: Seconds between two tries of a standby to take over.
-DEFAULT_BIND_RETRY_SECS = 15.0
-
-
-def _bind_retry(text: str) -> float:
-    """Never an error: a standby that gives up over this would be the worse surprise."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        return DEFAULT_BIND_RETRY_SECS
-    return max(seconds, 1.0) if math.isfinite(seconds) else DEFAULT_BIND_RETRY_SECS
-
-
-# --------------------------------------------------------------------------------------
-# The table
 
 
 def _option(
@@ -192,12 +85,12 @@ def _option(
 
 @dataclass(frozen=True)
 class Settings:
-    """What a command was told, built once by :func:`read_settings`."""
+    """The settings of one command, built once by :func:`read_settings`."""
 
     directory: Directory = field(
         default=Directory(DEFAULT_DIRECTORY, named=False),
         metadata=_option(
-            _directory,
+            parse_directory,
             "Directory of the segments.",
             f"{DEFAULT_DIRECTORY}, while it is a directory of our own user",
             flag="--dir",
@@ -208,8 +101,9 @@ class Settings:
     listen: Listen | None = field(
         default=None,
         metadata=_option(
-            _listen,
-            "Address of the endpoint; without a host, all interfaces. Goes before MX_METRICS_PORT.",
+            parse_listen,
+            "Address of the endpoint; without a host, all interfaces. Takes precedence over "
+            "MX_METRICS_PORT.",
             "all interfaces, MX_METRICS_PORT",
             flag="--listen",
             metavar="HOST:PORT",
@@ -218,9 +112,9 @@ class Settings:
     port: int | None = field(
         default=None,
         metadata=_option(
-            _port,
-            "Port of the endpoint on all interfaces; 0 or below: no endpoint. For run and push, "
-            "one that is not given is none beside a gateway.",
+            parse_port,
+            "Port of the endpoint on all interfaces; 0 or below: no endpoint. Beside a "
+            "Pushgateway, run and push have no endpoint unless a port is given.",
             str(DEFAULT_PORT),
             flag="--port",
             variable="MX_METRICS_PORT",
@@ -230,9 +124,9 @@ class Settings:
     web_config_file: str | None = field(
         default=None,
         metadata=_option(
-            _path,
-            "File that asks for TLS and passwords on the endpoint, with the keys that exporters "
-            "have in common; read again when it changes.",
+            parse_path,
+            "File that sets TLS and passwords for the endpoint, with the keys that the exporters "
+            "of Prometheus share; read again when it changes.",
             "none",
             flag="--web.config.file",
             metavar="FILE",
@@ -241,7 +135,7 @@ class Settings:
     source_id_label: bool = field(
         default=False,
         metadata=_option(
-            _boolean,
+            parse_boolean,
             "Show source_worker_id as a label; it grows without end, so for benchmark runs only.",
             "off",
             flag="--source-id-label",
@@ -251,8 +145,8 @@ class Settings:
     max_series: int = field(
         default=10_000,
         metadata=_option(
-            _at_least_one,
-            "Series a family may have; further label sets are refused and counted.",
+            parse_at_least_one,
+            "Most series that a family may have; further label sets are refused and counted.",
             "10000",
             flag="--max-series",
             variable="MX_METRICS_MAX_SERIES",
@@ -262,8 +156,8 @@ class Settings:
     max_bytes: int = field(
         default=DEFAULT_MAX_BYTES,
         metadata=_option(
-            _at_least_one,
-            "Bound on our files in the directory, as the emitters have it.",
+            parse_at_least_one,
+            "Bound on the size of all our files in the directory; the same as the emitters' bound.",
             "33554432 (32 MiB)",
             variable="MX_METRICS_MAX_BYTES",
             metavar="BYTES",
@@ -272,8 +166,8 @@ class Settings:
     retain_bytes: int = field(
         default=16 * 1024 * 1024,
         metadata=_option(
-            _at_least_one,
-            "Bytes of finished segments to keep; at most half of MX_METRICS_MAX_BYTES counts.",
+            parse_at_least_one,
+            "Bytes of finished segments to keep, at most half of MX_METRICS_MAX_BYTES.",
             "16777216 (16 MiB)",
             variable="MX_METRICS_RETAIN_BYTES",
             metavar="BYTES",
@@ -282,8 +176,8 @@ class Settings:
     retain_seconds: float = field(
         default=60.0,
         metadata=_option(
-            _duration,
-            "Seconds that a finished segment stays at least, for those who copy segments; waived "
+            parse_duration,
+            "Seconds that a finished segment stays at least, so that others can copy it; waived "
             "where the writers would run out of room.",
             "60",
             flag="--retain-seconds",
@@ -294,8 +188,8 @@ class Settings:
     tee: bool = field(
         default=False,
         metadata=_option(
-            _boolean,
-            "Write each event line to standard output as well, for the node's log collector.",
+            parse_boolean,
+            "Also write each event line to standard output, for the node's log collector.",
             "off",
             flag="--tee",
         ),
@@ -303,8 +197,8 @@ class Settings:
     archive_dir: str | None = field(
         default=None,
         metadata=_option(
-            _path,
-            "Directory that gets each finished segment, gzipped; it must be there.",
+            parse_path,
+            "Directory that receives each finished segment, gzipped; it must exist.",
             "none",
             flag="--archive-dir",
             metavar="DIR",
@@ -313,8 +207,8 @@ class Settings:
     bind_retry_secs: float = field(
         default=DEFAULT_BIND_RETRY_SECS,
         metadata=_option(
-            _bind_retry,
-            "Seconds between two tries of a standby to take over, at least 1; junk: the default.",
+            parse_bind_retry,
+            "Seconds between a standby's tries to take over, at least 1; junk means the default.",
             "15",
             variable="MX_METRICS_BIND_RETRY_SECS",
             metavar="SECONDS",
@@ -324,8 +218,8 @@ class Settings:
     pushgateway: str | None = field(
         default=None,
         metadata=_option(
-            _gateway,
-            "Pushgateway that run and push send the metrics to, once, where no port is served.",
+            parse_gateway,
+            "Pushgateway that run and push send the metrics to, once, if no port is served.",
             "none",
             flag="--pushgateway",
             variable="MX_METRICS_PUSHGATEWAY",
@@ -335,8 +229,8 @@ class Settings:
     job: str = field(
         default="modelexpress",
         metadata=_option(
-            _text,
-            "Label job of what is pushed.",
+            parse_text,
+            "Value of the label job in what is pushed.",
             "modelexpress",
             flag="--job",
             metavar="NAME",
@@ -344,13 +238,15 @@ class Settings:
     )
     pod_uid: str | None = field(
         default=None,
-        metadata=_option(_text, "Label pod of what is pushed.", "none", variable="POD_UID"),
+        metadata=_option(
+            parse_text, "Value of the label pod in what is pushed.", "none", variable="POD_UID"
+        ),
     )
     pod_name: str | None = field(
         default=None,
         metadata=_option(
-            _text,
-            "The same where there is no POD_UID; with neither it is the name of the host.",
+            parse_text,
+            "The same where POD_UID is not set; with neither, it is the name of the host.",
             "none",
             variable="POD_NAME",
         ),
@@ -365,12 +261,12 @@ class Settings:
 
     @property
     def asked_endpoint(self) -> Listen | None:
-        """The same, where a port that was not given is none."""
+        """The same, but None where neither an address nor a port was given."""
         return None if self.listen is None and self.port is None else self.endpoint
 
     @property
     def pod(self) -> str:
-        """What tells our pushes from those of other pods."""
+        """The label that keeps this pod's pushes apart from those of others."""
         return self.pod_uid or self.pod_name or socket.gethostname()
 
 
@@ -389,14 +285,14 @@ def read_settings(
 
     :param flags: texts (booleans for switches) by field name; None when a flag was not given.
     :param environ: the environment; None takes the process's own.
-    :param names: rows that the command reads; a bad value of another one is none of its business.
-    :param tolerate: told of each variable whose value is bad, for a command that must go on: the
-        default holds instead, or no port.
+    :param names: rows that the command reads; bad values of others are not looked at.
+    :param tolerate: called with a message for each variable whose value is bad, by a command that
+        must go on: the default holds instead, or no port.
     :raises UsageError: a bad value, naming its flag or variable.
     """
     environ = os.environ if environ is None else environ
     if flags.get("listen") is not None and flags.get("port") is not None:
-        raise UsageError("--listen and --port: only one of them can be had")
+        raise UsageError("--listen and --port: give only one of them")
     values: dict[str, Any] = {}
     for name in names:
         option, given = OPTIONS[name], flags.get(name)

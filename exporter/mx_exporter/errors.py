@@ -1,8 +1,8 @@
-"""What the exporter's commands fail with.
+"""The errors of the exporter's commands.
 
 ::
 
-    MxError          exit 1: it was asked for rightly and failed
+    MxError          exit 1: the command was used rightly and failed
     ├── BindError    the endpoint's port could not be had
     └── UsageError   exit 2: a flag, a variable or an argument is wrong
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 
 class MxError(Exception):
-    """Base of all errors that are told to the user rather than traced."""
+    """Base of all errors that the user sees as one line, without a traceback."""
 
     exit_code = 1
 
 
 class BindError(MxError):
-    """The endpoint's port could not be had. Trying again mends none of the causes."""
+    """The endpoint's port could not be had. Trying again would not help."""
 
 
 class UsageError(MxError):

@@ -28,7 +28,7 @@ SECTIONS = ("recorders", "process", "scraping", "folding", "replaying", "idling"
 #: Those that are run once more after all others: minutes later a machine is another one.
 TWICE = ("recorders", "folding", "replaying", "idling")
 
-_LIBRARIES = ("structlog", "orjson", "msgspec", "prometheus_client", "uvicorn", "duckdb")
+_LIBRARIES = ("structlog", "orjson", "msgspec", "prometheus_client", "h11", "duckdb")
 
 
 def main() -> None:

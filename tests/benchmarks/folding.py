@@ -16,7 +16,8 @@ import orjson
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.state import State
-from mx_exporter.exposition.text import families, render
+from mx_exporter.exposition.samples import derived_families
+from mx_exporter.exposition.text import render
 from mx_exporter.offline.fold_sources import fold_sources
 from mx_exporter.offline.sources import find
 from mx_exporter.offline.writers import Writers
@@ -50,7 +51,7 @@ def fold(place: Path) -> State:
 
 def page(state: State) -> bytes:
     """What `replay` prints of a state."""
-    return render(families(state), openmetrics=False)
+    return render(derived_families(CATALOG, state))
 
 
 def _against_orjson(place: Path) -> Row:

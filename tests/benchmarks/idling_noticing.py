@@ -20,7 +20,7 @@ from mx_exporter.config import Directory, Settings
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.service.pipeline import Pipeline
-from mx_exporter.service.scheduler import Drains
+from mx_exporter.service.scheduler import Scheduler
 
 #: Seconds between two events: from, to. No multiple of how often the exporter looks by itself.
 PAUSE = (0.15, 0.3)
@@ -47,14 +47,14 @@ def noticed(pipeline: Pipeline, count: int) -> list[float]:
 
 async def main(directory: str, count: int) -> None:
     settings = Settings(directory=Directory(directory, named=True))
-    pipeline = Pipeline(settings, Maintenance(CATALOG, settings), lambda: drains.wake_soon())
-    drains = Drains(pipeline)
+    pipeline = Pipeline(settings, Maintenance(CATALOG, settings), lambda: scheduler.wake_soon())
+    scheduler = Scheduler(pipeline)
     get_logger().info("begin")
-    draining = asyncio.create_task(drains.run())
-    await drains.ready.wait()
+    draining = asyncio.create_task(scheduler.run_forever())
+    await scheduler.ready.wait()
     figures = await asyncio.to_thread(noticed, pipeline, count)
     draining.cancel()
-    await drains.close(pipeline.close)
+    await scheduler.close(pipeline.close)
     print(json.dumps(figures))
 
 

@@ -40,7 +40,7 @@ PROFILE = "mutation"
 EXAMPLES = 25
 
 #: Tests that take longer (CPU seconds) are left out: a mutant is to be noticed soon.
-LONGEST_TEST = 3.0
+LONGEST_TEST = 10.0
 
 #: Limits of one mutant's run: CPU seconds above what its tests take, wall-clock seconds, bytes.
 MORE_SECONDS = 5.0

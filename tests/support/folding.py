@@ -11,7 +11,8 @@ from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
 from mx_exporter.directory.follower import Follower
 from mx_exporter.exposition.fold_metrics import state_families
-from mx_exporter.exposition.text import families, render
+from mx_exporter.exposition.samples import derived_families
+from mx_exporter.exposition.text import render
 from mx_exporter.offline.fold_logs import fold_logs
 from tests.support import Lines
 from tests.support.pages import Samples, parse
@@ -53,24 +54,29 @@ def follow(directory: Path) -> Follower:
 
 def page_of(state: State, *, source_id_label: bool = True) -> bytes:
     """The page of a state in OpenMetrics, the opt-in label included."""
-    metrics = families(state, source_id_label=source_id_label, openmetrics=True)
-    return render(metrics, openmetrics=True)
+    families = derived_families(CATALOG, state, source_id_label=source_id_label)
+    return render(families, openmetrics=True)
 
 
 def whole_page(state: State) -> bytes:
     """The same, with the books."""
-    metrics = families(state, openmetrics=True, source_id_label=True)
-    return render([*metrics, *state_families(state)], openmetrics=True)
+    families = derived_families(CATALOG, state, source_id_label=True)
+    return render([*families, *state_families(state)], openmetrics=True)
 
 
 def classic_page(state: State) -> bytes:
     """The classic page with the books, without the opt-in label."""
-    return render([*families(state), *state_families(state)])
+    return render([*derived_families(CATALOG, state), *state_families(state)])
+
+
+def derived_page(state: State, *, source_id_label: bool = False) -> bytes:
+    """The classic page without the books: what a replay prints."""
+    return render(derived_families(CATALOG, state, source_id_label=source_id_label))
 
 
 def pages(state: State) -> tuple[bytes, bytes]:
     """The whole page in OpenMetrics, and the classic one without books and opt-in label."""
-    return whole_page(state), render(families(state))
+    return whole_page(state), derived_page(state)
 
 
 def live_page(directory: Path, *, source_id_label: bool = True) -> bytes:
@@ -85,7 +91,7 @@ def replayed_page(*logs: Path | str, jobs: int = 1) -> bytes:
 
 def samples(state: State, **options: Any) -> Samples:
     """The samples of a state's page, read back by the client library's parser."""
-    return parse(render(families(state, **options)).decode())
+    return parse(derived_page(state, **options).decode())
 
 
 def value(state: State, name: str, **labels: str) -> float | None:

@@ -1,4 +1,4 @@
-"""``mx-metrics check``: prints what was found, and says by its exit code whether it is faulty."""
+"""``mx-metrics check``: prints what it finds in logs; its exit code says whether they are whole."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FAULTY = 3
 @click.argument("logs", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def check(logs: tuple[str, ...], as_json: bool) -> int:
-    """Say whether LOGS are whole: refused lines, lost numbers, events by name.
+    """Report whether LOGS are whole: rejected lines, lost events, events by name.
 
-    LOGS as for replay. Exits with 3 when anything is faulty.
+    LOGS are given as for replay. Exits with 3 when anything is faulty.
     """
     return run(logs, as_json=as_json)
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 
-#: Top-level packages that the extra installs.
-PACKAGES = frozenset(
-    {"bcrypt", "click", "h11", "prometheus_client", "uvicorn", "watchdog", "yaml", "zstandard"}
-)
+#: What the extra installs: the module that each package is imported as, and the package.
+PACKAGES: Mapping[str, str] = {
+    "bcrypt": "bcrypt",
+    "click": "click",
+    "h11": "h11",
+    "msgspec": "msgspec",
+    "prometheus_client": "prometheus_client",
+    "watchdog": "watchdog",
+    "yaml": "PyYAML",
+    "zstandard": "zstandard",
+}
 
 
-def require() -> None:
-    """See that all of them are there, for a command that would find out only later.
+def require_packages() -> None:
+    """See that all of them are there, so that no command finds out half-way.
 
-    :raises ModuleNotFoundError: one of them is missing; ``name`` says which.
+    :raises ModuleNotFoundError: one of them is missing; ``name`` is the module.
     """
-    for name in sorted(PACKAGES):
-        if find_spec(name) is None:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    for module in PACKAGES:
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)

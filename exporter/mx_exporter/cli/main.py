@@ -1,9 +1,10 @@
 """The command line: ``mx-metrics serve``, ``run``, ``push``, ``replay``, ``check`` and ``reset``.
 
 A command imports what it runs inside its function, so that ``--help`` and ``--version`` stay
-quick and a missing library is told by :mod:`mx_exporter.__main__`. Errors are one line on
-standard error. Exit codes: 0 done, 1 failed, 2 used wrongly, 3 faulty lines (``check``),
-130 after Ctrl-C; ``run`` leaves with what the engine left with.
+quick. A package that is missing ends every command before it begins, with a message by
+:mod:`mx_exporter.__main__`. Errors are one line on standard error. Exit codes: 0 done, 1 failed,
+2 used wrongly or a package is missing, 3 faulty lines (``check``), 130 after Ctrl-C; ``run``
+returns what the engine returned.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mx_log.schema import VERSION
 
 from ..errors import MxError
 from .check import check
+from .extras import require_packages
 from .push import push
 from .replay import replay
 from .reset import reset
@@ -28,6 +30,7 @@ from .stdio import PROG, abandon_stdout, cannot_write, is_of_stdout
 @click.version_option(VERSION, prog_name=PROG, message="%(prog)s %(version)s")
 def cli() -> None:
     """Prometheus metrics derived from the event logs of ModelExpress ranks."""
+    require_packages()
 
 
 for command in (serve, run, push, replay, check, reset):

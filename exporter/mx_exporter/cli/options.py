@@ -1,4 +1,4 @@
-"""Command line options out of the settings' table."""
+"""Command line options, made from the settings' table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _DEFAULTS = read_settings({}, {})
 
-#: Rows of the table that the commands which serve take.
+#: Rows of the table that serve and run take.
 SERVING = (
     "directory",
     "listen",

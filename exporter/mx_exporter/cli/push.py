@@ -14,14 +14,14 @@ from .options import settings_options
 @click.argument("where", required=False, metavar="[DIR]")
 @settings_options("directory", "pushgateway", "job", "source_id_label", "max_series")
 def push(where: str | None, **flags: str | bool | None) -> int:
-    """Push what DIR amounts to, to a Pushgateway, once.
+    """Push the metrics derived from DIR to a Pushgateway, once.
 
-    DIR may be given by --dir as well. It replaces what the pod pushed before; the pod is told by
-    POD_UID, else POD_NAME, else the name of the host.
+    DIR may be given by --dir as well. The push replaces what the pod pushed before; the label pod
+    is POD_UID, else POD_NAME, else the name of the host.
     """
     if where is not None:
         if flags["directory"] is not None:
-            raise UsageError("DIR and --dir: only one of them can be had")
+            raise UsageError("DIR and --dir: give only one of them")
         flags["directory"] = where
     names = [
         *("directory", "port", "pushgateway", "job", "source_id_label", "max_series"),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..offline.inputs import SnapshotInput
     from ..offline.sources import Found
 
-#: Problems with single files that are told one by one.
-_TOLD = 10
+#: Problems with single files that are printed one by one.
+_PRINTED = 10
 
 
 @click.command()
@@ -78,7 +78,8 @@ def run(
     from ..core.builtin import CATALOG
     from ..directory.generations import retry_overtaken
     from ..exposition.json_lines import json_lines
-    from ..exposition.text import families, render
+    from ..exposition.samples import derived_families
+    from ..exposition.text import render
     from ..offline.fold_logs import fold_logs
 
     with _Progress() as progress:
@@ -87,22 +88,19 @@ def run(
                 CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
             )
         )
-    state = outcome.state
+    families = derived_families(CATALOG, outcome.state, source_id_label=source_id_label)
     if output == "json":
-        page = b"".join(json_lines(state, source_id_label=source_id_label))
+        put(b"".join(json_lines(families)))
     else:
-        openmetrics = output == "openmetrics"
-        metrics = families(state, source_id_label=source_id_label, openmetrics=openmetrics)
-        page = render(metrics, openmetrics=openmetrics)
-    put(page)
+        put(render(families, openmetrics=output == "openmetrics"))
     if source_id_label:
         say(SOURCE_ID_WARNING)
-    _tell(found, snapshots, outcome)
+    _print_problems(found, snapshots, outcome)
     return int(outcome.short)
 
 
-def _tell(found: Found, snapshots: list[SnapshotInput], outcome: Outcome) -> None:
-    """Say on standard error what did not become metrics, if anything."""
+def _print_problems(found: Found, snapshots: list[SnapshotInput], outcome: Outcome) -> None:
+    """Print on standard error what did not become metrics, if anything."""
     for given in snapshots:
         if given.snapshot.changed:
             families = ", ".join(given.snapshot.changed)
@@ -110,10 +108,10 @@ def _tell(found: Found, snapshots: list[SnapshotInput], outcome: Outcome) -> Non
                 f"{given.source.shown}: derived with another table, so {families} "
                 f"{'hold' if given.snapshot.changed[1:] else 'holds'} only what is in the segments"
             )
-    for source, error in outcome.problems[:_TOLD]:
+    for source, error in outcome.problems[:_PRINTED]:
         say(f"{source.shown}: {error}")
-    if len(outcome.problems) > _TOLD:
-        say(f"{len(outcome.problems) - _TOLD} more files were left alone or not read whole")
+    if len(outcome.problems) > _PRINTED:
+        say(f"{len(outcome.problems) - _PRINTED} more files were left alone or not read whole")
     if not found.sources and not snapshots:
         say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
     state = outcome.state
@@ -124,13 +122,13 @@ def _tell(found: Found, snapshots: list[SnapshotInput], outcome: Outcome) -> Non
             "event(s) lost": state.lost,
         }
     )
-    told = [f"{count} {what}" for what, count in counts.items() if count]
-    if told:
-        say(", ".join(told) + "; `mx-metrics check` with the same arguments says which and why")
+    counted = [f"{count} {what}" for what, count in counts.items() if count]
+    if counted:
+        say(", ".join(counted) + "; `mx-metrics check` with the same arguments says which and why")
 
 
 class _Progress:
-    """The share of the bytes that was read, on standard error while that is a terminal."""
+    """Shows the share of the bytes that was read, on standard error if that is a terminal."""
 
     def __init__(self) -> None:
         self._total = self._done = 0
@@ -146,7 +144,7 @@ class _Progress:
             sys.stderr.flush()
 
     def begin(self, total: int) -> Callable[[int], None]:
-        """There are ``total`` bytes to read. Returns what is told how many more were read."""
+        """Show the share of ``total`` bytes; return the function that adds to those read."""
         self._total, self._done = total, 0
         return self._add
 

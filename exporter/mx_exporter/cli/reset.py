@@ -14,13 +14,15 @@ from .stdio import PROG, need_stdout
 
 @click.command()
 @settings_options("directory")
-@click.option("--force", is_flag=True, help="Ask nobody: events of living ranks may be lost.")
+@click.option(
+    "--force", is_flag=True, help="Skip the check for living ranks; their events may be lost."
+)
 def reset(force: bool, **flags: str | bool | None) -> None:
     """Remove what earlier runs left in the directory, for an entrypoint.
 
-    Segments and snapshots go; the lock and files of others stay. Exits with 1, having removed
-    nothing, while a rank or an exporter uses the directory. It is the emitter's own: containers
-    without this command have `python -m mx_emitter reset`.
+    Segments and snapshots are removed; the lock and files of others stay. While a rank or an
+    exporter uses the directory, nothing is removed and the exit code is 1. In a container without
+    this command, `python -m mx_emitter reset` does the same.
     """
     directory = read_settings(flags, names=["directory"]).directory
     given = [f"--dir={directory.path}"] if directory.named else []

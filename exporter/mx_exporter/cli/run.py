@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from ..config import read_settings
-from .extras import require
 from .options import SERVING, settings_options
 
 
-# What follows the command's name is the command's: `run sleep --help` is no question to us.
+# Options after the command's name belong to the command: `run sleep --help` is sleep's help.
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--reset", is_flag=True, help="Remove what earlier runs left in the directory.")
@@ -18,13 +17,12 @@ def run(command: tuple[str, ...], reset: bool, **flags: str | bool | None) -> in
     """Run COMMAND with metrics on, and their exporter beside it.
 
     For one container without a sidecar: write `mx-metrics run -- COMMAND ARGUMENTS`. Signals are
-    passed on, orphans reaped, and the exit status is the command's (128+n for signal n). Nothing
-    that happens to the exporter ends the command. With --pushgateway and no port, what is in the
-    directory when the command has ended is pushed, once.
+    passed on, orphans are reaped, and the exit status is the command's (128+n for signal n).
+    Nothing that happens to the exporter ends the command. With --pushgateway and no port, the
+    metrics are pushed once, when the command has ended.
     """
     warnings: list[str] = []
     settings = read_settings(flags, tolerate=warnings.append)
     from ..service.supervisor import run as run_engine
 
-    require()
     return run_engine(settings, command, reset=reset, warnings=warnings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ..config import read_settings
-from .extras import require
 from .options import SERVING, settings_options
 
 
@@ -20,5 +19,4 @@ def serve(**flags: str | bool | None) -> int:
     settings = read_settings(flags)
     from ..service.serve import run
 
-    require()
     return run(settings)

@@ -1,4 +1,4 @@
-"""What commands that print a result say on standard output and standard error."""
+"""Standard output and standard error of the commands that print a result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 def need_stdout() -> None:
     """Make sure that there is a standard output.
 
-    :raises MxError: whoever started us closed it.
+    :raises MxError: it was closed before this process started.
     """
     if sys.stdout is None:
         raise MxError("standard output is closed; nothing can be printed")
@@ -26,7 +26,7 @@ def need_stdout() -> None:
 def put(data: bytes) -> None:
     """Print a result.
 
-    :raises MxError: it cannot be written, and why.
+    :raises MxError: it cannot be written; the message says why.
     :raises BrokenPipeError: its reader went away.
     """
     need_stdout()
@@ -44,20 +44,22 @@ def put(data: bytes) -> None:
 
 
 def cannot_write(error: OSError) -> str:
-    """What is said of it."""
+    """The message about an error in writing standard output."""
     return f"standard output cannot be written: {error.strerror}"
 
 
 def is_of_stdout(error: OSError) -> bool:
-    """Whether printing failed, where somebody else's code prints (the help, say): what writing to
-    an open file fails with. No file of ours is written without minding that."""
+    """Whether an error comes from printing by a library (the help, say).
+
+    Writing to an open file fails with such errors; our own files are written where they are caught.
+    """
     return error.filename is None and error.errno in _WRITING
 
 
 def abandon_stdout() -> None:
-    """Let what could not be written go.
+    """Give up what could not be written.
 
-    The interpreter flushes once more as it leaves, and would complain.
+    The interpreter flushes standard output once more at its end, and would print a traceback.
     """
     if sys.stdout is not None:
         devnull = os.open(os.devnull, os.O_WRONLY)
@@ -66,6 +68,6 @@ def abandon_stdout() -> None:
 
 
 def say(message: str) -> None:
-    """A line for people; nothing where standard error is closed."""
+    """Print a line for people on standard error, unless that is closed."""
     if sys.stderr is not None:
         sys.stderr.write(f"{PROG}: {message}\n")

@@ -4,93 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-
-from ..core.builtin import BY_NAME
 from ..core.decode import REASONS
 from ..core.fold import Fold
 from ..core.reducers import REFUSALS
 from ..core.state import State
-from .text import seconds
+from .rows import Row, read_rows
+from .samples import FamilySamples, seconds
 
-
-def state_families(state: State) -> Iterator[Metric]:
-    """The books and counts that every fold keeps, live or not."""
-    yield by_label(
-        "mx_exporter_events_folded_total", "Events folded, by event.", "event", state.events
-    )
-    yield by_label(
+#: Read from every fold's state, live or not.
+STATE_ROWS: tuple[Row[State], ...] = (
+    Row(
+        "mx_exporter_events_folded_total",
+        "counter",
+        "Events folded, by event.",
+        lambda state: state.events,
+        ("event",),
+    ),
+    Row(
         "mx_exporter_lines_rejected_total",
+        "counter",
         "Lines that give no event, by reason.",
-        "reason",
-        {**dict.fromkeys(REASONS, 0), **state.rejected},
-    )
-    yield by_label(
+        lambda state: state.rejected,
+        ("reason",),
+        REASONS,
+    ),
+    Row(
         "mx_exporter_observations_refused_total",
+        "counter",
         "Events whose observation was refused, by reason.",
-        "reason",
-        {**dict.fromkeys(REFUSALS, 0), **state.refused},
-    )
-    yield counter("mx_exporter_events_skipped_total", "Events that no family knows.", state.skipped)
-    yield counter(
+        lambda state: state.refused,
+        ("reason",),
+        REFUSALS,
+    ),
+    Row(
+        "mx_exporter_events_skipped_total",
+        "counter",
+        "Events that no family knows.",
+        lambda state: state.skipped,
+    ),
+    Row(
         "mx_exporter_duplicates_total",
+        "counter",
         "Lines skipped because their process and number were met before.",
-        state.duplicates,
-    )
-    yield counter(
+        lambda state: state.duplicates,
+    ),
+    Row(
         "mx_exporter_events_logged_total",
+        "counter",
         "Events that the ranks are known to have logged, by their numbers: "
         "folded, refused, skipped and lost together.",
-        state.logged,
-    )
+        lambda state: state.logged,
+    ),
     # Not a counter: a file that arrives late brings lost events back.
-    yield gauge(
+    Row(
         "mx_exporter_events_lost",
+        "gauge",
         "Events that were logged, by their numbers, and never met.",
-        state.lost,
-    )
-    if state.last_event:
-        yield gauge(
-            "mx_exporter_last_event_timestamp_seconds",
-            "Time of the latest event, in seconds since the epoch.",
-            seconds(state.last_event),
-        )
+        lambda state: state.lost,
+    ),
+    Row(
+        "mx_exporter_last_event_timestamp_seconds",
+        "gauge",
+        "Time of the latest event, in seconds since the epoch.",
+        lambda state: seconds(state.last_event) if state.last_event else None,
+    ),
+)
+
+#: Read from what the series cap cost a live fold: each family's refused observations, or None for
+#: a family that the cap never met.
+CAP_ROWS: tuple[Row[Mapping[str, int | None]], ...] = (
+    Row(
+        "mx_exporter_series_capped",
+        "gauge",
+        "1 where a family refused a new label set because of the series cap.",
+        lambda refused: {name: int(count is not None) for name, count in refused.items()},
+        ("family",),
+    ),
+    Row(
+        "mx_exporter_series_refused_total",
+        "counter",
+        "Observations that found no series because of the series cap, by family.",
+        lambda refused: {name: count or 0 for name, count in refused.items()},
+        ("family",),
+    ),
+)
 
 
-def capped_families(fold: Fold, *, source_id_label: bool) -> Iterator[Metric]:
+def state_families(state: State) -> Iterator[FamilySamples]:
+    """The books and counts that every fold keeps, live or not."""
+    return read_rows(STATE_ROWS, state)
+
+
+def capped_families(fold: Fold, *, source_id_label: bool) -> Iterator[FamilySamples]:
     """Which families hold no more series because of the series cap, and what that cost."""
     capped = fold.capped(opt_in=source_id_label)
-    yield by_label(
-        "mx_exporter_series_capped",
-        "1 where a family refused a new label set because of the series cap.",
-        "family",
-        {name: int(name in capped) for name in BY_NAME},
-        GaugeMetricFamily,
-    )
-    yield by_label(
-        "mx_exporter_series_refused_total",
-        "Observations that found no series because of the series cap, by family.",
-        "family",
-        {name: capped.get(name, 0) for name in BY_NAME},
-    )
-
-
-def by_label(
-    name: str,
-    text: str,
-    label: str,
-    values: Mapping[str, float],
-    kind: type[Metric] = CounterMetricFamily,
-) -> Metric:
-    family = kind(name, text, labels=[label])  # type: ignore[call-arg]
-    for value in sorted(values):
-        family.add_metric([value], values[value])  # type: ignore[attr-defined]
-    return family
-
-
-def counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=value)
-
-
-def gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
+    return read_rows(CAP_ROWS, {name: capped.get(name) for name in fold.catalog.by_name})

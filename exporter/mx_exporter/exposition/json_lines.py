@@ -1,49 +1,44 @@
-"""State to JSON: one object a series, each on a line of its own."""
+"""Samples to JSON: one object a series, each on a line of its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
 
-from ..core.state import State
-from .text import families
+from .samples import FamilySamples, Histogram, seconds
+from .text import boundary_texts
 
 
-def json_lines(state: State, *, source_id_label: bool = False) -> Iterator[bytes]:
+def json_lines(families: Iterable[FamilySamples]) -> Iterator[bytes]:
     """One JSON object a series, each on a line of its own.
 
     ``name`` (as in a query, so a counter's ends in ``_total``), ``type`` and ``labels``; then
     ``value`` for counters and gauges, or ``buckets`` (an object from each upper boundary, as
     text, to its cumulative count), ``sum`` and ``count`` for histograms. Counters and
     histograms have ``created`` as well: seconds since the epoch. An infinity is the text
-    ``+Inf`` or ``-Inf``, since JSON has none.
+    ``+Inf`` or ``-Inf``, since JSON has none. A negative sum and its count are left out, as in
+    OpenMetrics.
     """
-    metrics = families(state, source_id_label=source_id_label, openmetrics=True)
-    for metric in metrics:
-        kind = metric.type
-        series: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
-        for sample in metric.samples:
-            labels = dict(sample.labels)
-            boundary = labels.pop("le", None) if kind == "histogram" else None
-            one = series.setdefault(
-                tuple(labels.items()),
-                {
-                    "name": f"{metric.name}_total" if kind == "counter" else metric.name,
-                    "type": kind,
-                    "labels": labels,
-                },
-            )
-            part = sample.name.removeprefix(metric.name)
-            if part == "_bucket":
-                one.setdefault("buckets", {})[boundary] = _number(sample.value)
-            elif part in ("_sum", "_count", "_created"):
-                one[part[1:]] = _number(sample.value)
+    for family in families:
+        for series in family.series:
+            one: dict[str, Any] = {
+                "name": family.name,
+                "type": family.type,
+                "labels": dict(zip(family.label_names, series.labels, strict=True)),
+            }
+            if isinstance(series, Histogram):
+                bounds = boundary_texts(series.bounds)
+                one["buckets"] = dict(zip(bounds, series.counts, strict=True))
+                if series.sum >= 0:
+                    one["count"] = series.count
+                    one["sum"] = _number(series.sum)
             else:
-                one["value"] = _number(sample.value)
-        for one in series.values():
+                one["value"] = _number(series.value)
+            if series.created:
+                one["created"] = _number(seconds(series.created))
             yield orjson.dumps(one) + b"\n"
 
 

@@ -1,7 +1,7 @@
 """Who may see the pages: basic authentication in front of the endpoint.
 
-Passwords are kept as bcrypt hashes, and to check one takes tens of milliseconds on purpose. That
-is done in a thread of its own, and once: a scrape every few seconds costs no bcrypt.
+Passwords are kept as bcrypt hashes, and checking one takes tens of milliseconds on purpose. A
+thread of its own does that, once for each password: a scrape every few seconds costs no bcrypt.
 """
 
 from __future__ import annotations
@@ -12,55 +12,58 @@ import hashlib
 import os
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from ..worker import Worker
+from .message import Answer, App, Request, plain
 
 #: Paths that say nothing but "ok": probes come without a password.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
-#: Passwords whose check may be waited for at a time. Guessing keeps one thread busy, no more.
+#: Passwords that may wait for their check at a time. Guessing keeps one thread busy, no more.
 WAITING = 32
 
 #: Right passwords that are remembered.
 KNOWN = 128
 
-#: bcrypt looks at no more of a password.
+#: What a client is told to send.
+_CHALLENGE = 'Basic realm="mx-metrics", charset="UTF-8"'
+
+#: bcrypt reads no more of a password.
 _BCRYPT_BYTES = 72
 
 
-class Guard:
-    """An ASGI application in front of another one.
+class BasicAuth:
+    """An application in front of another one.
 
     :ivar users: bcrypt hashes by name; without any, everybody may see everything.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: App) -> None:
         self.users: Mapping[str, bytes] = {}
         self._app = app
         self._worker: Worker | None = None
         self._known: set[bytes] = set()
         self._asked: dict[bytes, asyncio.Future[bool]] = {}
-        # What is remembered is of no use to whoever reads our memory elsewhere.
+        # Keyed, so that what is remembered is of no use outside of this process.
         self._salt = os.urandom(16)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        status = HTTPStatus.OK
-        if self.users and scope["path"] not in OPEN_PATHS:
-            status = await self._look_at(scope["headers"])
-        if status == HTTPStatus.OK:
-            await self._app(scope, receive, send)
-        else:
-            await _refuse(status, scope["method"], send)
+    async def __call__(self, request: Request) -> Answer:
+        if self.users and request.path not in OPEN_PATHS:
+            status = await self._verify(request.headers.get("authorization", ""))
+            if status == HTTPStatus.UNAUTHORIZED:
+                return plain(status, status.phrase, ("www-authenticate", _CHALLENGE))
+            if status != HTTPStatus.OK:
+                return plain(status, status.phrase, ("retry-after", "1"))
+        return await self._app(request)
 
     def close(self) -> None:
         """Let the thread end."""
         if self._worker is not None:
             self._worker.close()
 
-    async def _look_at(self, headers: Any) -> HTTPStatus:
-        given = [value for name, value in headers if name == b"authorization"]
-        credentials = _credentials(given[0]) if len(given) == 1 else None
+    async def _verify(self, header: str) -> HTTPStatus:
+        # One that comes twice is a list of two, which no client's credentials are.
+        credentials = _credentials(header)
         if credentials is None:
             return HTTPStatus.UNAUTHORIZED
         user, password = credentials
@@ -84,11 +87,11 @@ class Guard:
         return hashlib.blake2b(lengths + b"".join(parts), key=self._salt).digest()
 
     async def _check(self, key: bytes, password: bytes, hashed: bytes) -> bool:
-        """Whether it is the password; those who ask the same meanwhile share the answer."""
+        """Whether it is the password. Requests that ask the same meanwhile share the answer."""
         asked = self._asked.get(key)
         if asked is None:
             if self._worker is None:
-                self._worker = Worker(asyncio.get_running_loop(), "mx-guard")
+                self._worker = Worker(asyncio.get_running_loop(), "mx-passwords")
             asked = self._asked[key] = self._worker.call(lambda: _is_right(password, hashed))
             asked.add_done_callback(lambda _: self._asked.pop(key, None))
         return await asyncio.shield(asked)
@@ -103,28 +106,12 @@ def _is_right(password: bytes, hashed: bytes) -> bool:
         return False
 
 
-def _credentials(header: bytes) -> tuple[str, bytes] | None:
-    scheme, _, encoded = header.strip().partition(b" ")
-    if scheme.lower() != b"basic":
+def _credentials(header: str) -> tuple[str, bytes] | None:
+    scheme, _, encoded = header.strip().partition(" ")
+    if scheme.lower() != "basic":
         return None
     try:
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
         return (user.decode(), password) if colon else None
     except ValueError:
         return None
-
-
-async def _refuse(status: HTTPStatus, method: str, send: Any) -> None:
-    body = f"{status.phrase}\n".encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        # A body that may follow is not read, and cannot be told from the next request.
-        (b"connection", b"close"),
-    ]
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers.append((b"www-authenticate", b'Basic realm="mx-metrics", charset="UTF-8"'))
-    else:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": int(status), "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})

@@ -1,10 +1,10 @@
 """What a scrape asks for in its headers. Pure functions of header texts.
 
-Two content types are served: the classic text and OpenMetrics. OpenMetrics only to a client
-that names it, since ``*/*`` comes from browsers and curl; the higher q-value wins, and at equal
-ones OpenMetrics, which says more. That gives what every Prometheus asks for: 2.x names
+Two content types are served: the classic text and OpenMetrics. OpenMetrics goes only to a client
+that names it, since ``*/*`` comes from browsers and curl. The higher q-value wins; at equal ones
+OpenMetrics does, which says more. That gives what every Prometheus asks for: 2.x names
 OpenMetrics with the highest q, 3.x puts it behind protobuf (which is not served) and before
-the text. Versions that are asked for only choose; the answer says the version that it is.
+the text. The version that is asked for only chooses the type; the answer names its own version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _ranges(header: str) -> Iterator[_Range]:
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Whether an Accept header is best answered by OpenMetrics. Blank or hopeless: it is not."""
+    """Whether an Accept header is best answered by OpenMetrics. A blank or broken one is not."""
     ranges = list(_ranges(accept))
     openmetrics = max(
         (

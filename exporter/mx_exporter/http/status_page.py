@@ -1,7 +1,7 @@
-"""The page for people, at ``/``: what this is, what it sees, and what is amiss.
+"""The page for people, at ``/``: what the exporter is, what it sees, and what is wrong.
 
 Plain HTML that reads well in a browser and from curl: no script, no style sheet, nothing
-fetched from elsewhere. Everything that is not ours is escaped.
+fetched from elsewhere. Everything that comes from outside is escaped.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Seen(NamedTuple):
     drain_seconds: float
     #: Why the snapshot cannot be used; empty when it can, or there is none.
     snapshot_trouble: str
-    #: What we are to the directory: see `maintenance.Maintenance.role`.
-    kept: str
+    #: What this exporter is to the directory, and why: see `directory.maintenance`.
+    role: str
 
 
 def render(place: Diagnosis, seen: Seen | None) -> bytes:
@@ -53,20 +53,21 @@ def render(place: Diagnosis, seen: Seen | None) -> bytes:
     """
     body = [
         "<h1>mx-metrics</h1>",
-        "<p>Reads the event logs of ModelExpress ranks and serves what they amount to.</p>",
+        "<p>Reads the event logs of ModelExpress ranks and serves the metrics derived from "
+        "them.</p>",
         "<ul>",
         *(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in LINKS),
         "</ul>",
         *_table(
-            "Looking at",
+            "The directory",
             [
                 ("version", VERSION),
-                ("directory", place.path),
-                ("it", "is being read for the first time" if seen is None else place.what),
-                ("its owner", place.owner or "-"),
-                ("its mode", place.mode or "-"),
-                ("we are", user_text(os.geteuid())),
-                ("kept by", "-" if seen is None else seen.kept),
+                ("path", place.path),
+                ("state", "is being read for the first time" if seen is None else place.what),
+                ("owner", place.owner or "-"),
+                ("mode", place.mode or "-"),
+                ("running as", user_text(os.geteuid())),
+                ("role", "-" if seen is None else seen.role),
                 ("looking for", PATTERN),
             ],
         ),
@@ -94,7 +95,7 @@ def render(place: Diagnosis, seen: Seen | None) -> bytes:
 
 
 def _nothing(place: Diagnosis) -> Iterable[str]:
-    yield "<h2>Nothing to show, and the likeliest causes</h2>"
+    yield "<h2>There is nothing to show; the likeliest causes</h2>"
     yield "<ol>"
     for cause in CAUSES[place.state]:
         yield f"<li>{escape(cause)}</li>"

@@ -1,9 +1,9 @@
 """The file of ``--web.config.file``: TLS and passwords of the endpoint.
 
 Its keys are those that the exporters of the Prometheus project share (exporter-toolkit,
-``web-configuration.md``), so that one file serves node_exporter and us, and ``promtool check
-web-config`` checks it. A key that we cannot honour is refused rather than overlooked: whoever
-wrote it relies on it. Paths in it start from its own folder.
+``web-configuration.md``), so that one file serves node_exporter and this exporter, and ``promtool
+check web-config`` checks it. A key that cannot be honoured is refused rather than overlooked:
+whoever wrote it relies on it. Paths in it start from its own folder.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def load(path: str) -> WebConfig:
         raise UsageError(f"{path}: {reason or error}") from None
 
 
-class Watched:
+class WebConfigFile:
     """A web configuration whose files may change.
 
     :ivar config: the latest that was good.
@@ -84,13 +84,13 @@ class Watched:
                 "%s asks for neither TLS nor passwords: everybody may read the endpoint", path
             )
 
-    def look(self) -> bool:
-        """Whether there is a new configuration; called every few seconds.
+    def reload_if_changed(self) -> bool:
+        """Read the files again if they changed; return whether there is a new configuration.
 
-        Files are read once they have been the same at two looks: a certificate and its key are
+        Files are read once two calls in a row found them the same: a certificate and its key are
         not written at one stroke. A configuration that is wrong, or that would take away TLS or
-        the passwords altogether (a file that is being written again looks like that), is told in
-        the log and not taken.
+        the passwords altogether (a file that is being written again looks like that), is
+        logged and not taken.
         """
         last, self._last = self._last, self._stamps()
         # One that was wrong may name other files, which are not watched yet.
@@ -161,7 +161,7 @@ def _parse(text: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """As safe, and no key may stand twice: the last one would win without a word."""
+        """A safe loader that refuses a key that stands twice: the last would silently win."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -173,7 +173,7 @@ def _parse(text: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
-        # Without PyYAML's own name for a text, which is nobody's file.
+        # Without PyYAML's own name for a text, which is no file of the user's.
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         what = ", ".join(filter(None, (error.context, error.problem)))
@@ -222,7 +222,7 @@ def _context(section: Mapping[str, Any], named: Callable[[str], str | None]) -> 
     if certificate is None or key is None:
         raise ValueError("tls_server_config: cert_file and key_file are both needed")
     for name, file in (("cert_file", certificate), ("key_file", key)):
-        _look_into(name, file)
+        _must_open(name, file)
     try:
         # Asked for a password, OpenSSL would go to the terminal.
         context.load_cert_chain(certificate, key, password="")
@@ -239,7 +239,7 @@ def _context(section: Mapping[str, Any], named: Callable[[str], str | None]) -> 
             "are both, a client_ca_file and a client_auth_type that says so"
         )
     if authority is not None:
-        _look_into("client_ca_file", authority)
+        _must_open("client_ca_file", authority)
         try:
             context.load_verify_locations(authority)
         except ssl.SSLError as error:
@@ -250,7 +250,7 @@ def _context(section: Mapping[str, Any], named: Callable[[str], str | None]) -> 
     return context
 
 
-def _look_into(key: str, file: str) -> None:
+def _must_open(key: str, file: str) -> None:
     try:
         with open(file, "rb"):
             pass

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from prometheus_client import push_to_gateway
-from prometheus_client.core import Metric
 from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from ..errors import MxError
+from ..exposition.samples import FamilySamples
+from ..exposition.text import Collected
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +27,19 @@ TRIES = 2
 PAUSE_SECONDS = 0.2
 
 
-def push_families(families: list[Metric], gateway_url: str, *, job: str, pod: str) -> str:
+def push_families(
+    families: Sequence[FamilySamples], gateway_url: str, *, job: str, pod: str
+) -> str:
     """Push ``families`` in place of what ``pod`` pushed before.
 
     :param gateway_url: address of the gateway, perhaps with a user and a password in it.
-    :return: the address without them.
-    :raises MxError: nothing was pushed, and why.
+    :param job: the label ``job`` of what is pushed.
+    :param pod: the label ``pod``, which keeps pods apart.
+    :return: the address without user and password.
+    :raises MxError: nothing was pushed; the message says why.
     """
-    page = _Page(families)
+    # Without creation times: the classic text would give them as families of their own.
+    page: Any = Collected(families)
     gateway, handler = _credentials(gateway_url)
     for number in range(TRIES):
         if number:
@@ -54,18 +60,8 @@ def push_families(families: list[Metric], gateway_url: str, *, job: str, pod: st
     raise MxError(f"nothing was pushed to {gateway}: {trouble}")
 
 
-class _Page:
-    """What `push_to_gateway` calls a registry."""
-
-    def __init__(self, metrics: list[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> list[Metric]:
-        return self._metrics
-
-
 def _credentials(url: str) -> tuple[str, Callable[..., Any]]:
-    """An address without the user and password in it, and what sends those instead."""
+    """An address without its user and password, and the handler that sends these instead."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, default_handler
@@ -81,8 +77,8 @@ def _credentials(url: str) -> tuple[str, Callable[..., Any]]:
 def _within(seconds: float, send: Callable[[], None]) -> str:
     """Call ``send``; return why it failed, or "".
 
-    In a thread: a name server that is silent, or a gateway that answers byte by byte, keeps
-    within no time-out of a socket.
+    It runs in a thread: a socket's time-out ends neither a silent name server nor a gateway that
+    answers byte by byte.
     """
     trouble = [f"no answer within {seconds:g} s"]
 

@@ -7,24 +7,21 @@ Bytes come in by :mod:`mx_exporter.directory.follower`, become state in the fold
 from __future__ import annotations
 
 import logging
-import platform
 import time
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
-
-from mx_log.schema import VERSION
 
 from ..config import Settings
 from ..core.builtin import CATALOG
 from ..core.fold import Fold
-from ..directory.diagnosis import STATES, Diagnosis, diagnose
+from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
 from ..directory.settling import SETTLE_SECONDS
 from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
+from ..exposition.samples import FamilySamples, derived_families
 from ..http import status_page
 from . import self_metrics
 
@@ -32,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pipeline:
-    """The way from the directory to the page. Used by the drains' worker, one call at a time.
+    """The way from the directory to the page. Used by the scheduler's worker, one call at a time.
 
     :param maintenance: of the same directory.
     :param wake: called, from any thread, when the directory changed.
@@ -54,8 +51,8 @@ class Pipeline:
         #: By format: what `_folded` gave at the follower's so many changes.
         self._rendered: dict[bool, tuple[int, bytes]] = {}
         self._drain_seconds = 0.0
-        self._told = ""
-        self._place = self._look()
+        self._logged_state = ""
+        self._place = self._diagnose()
 
     def drain(self, deadline: float | None) -> bool:
         """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
@@ -69,10 +66,10 @@ class Pipeline:
             self._follower.drain(deadline)
             self._maintenance.ship_and_compact(self._follower)
         self._drain_seconds = time.monotonic() - started
-        self._place = self._look()
-        if self._place.state != self._told:
-            self._told = self._place.state
-            if self._told == "segments":
+        self._place = self._diagnose()
+        if self._place.state != self._logged_state:
+            self._logged_state = self._place.state
+            if self._logged_state == "segments":
                 logger.info("found %d segments", len(self._follower.segments))
             else:
                 logger.warning("nothing to show: %s", self._place.text)
@@ -83,7 +80,7 @@ class Pipeline:
         self._follower.hurry(deadline)
 
     def period(self) -> float:
-        """Seconds after which to drain though nothing woke us."""
+        """Seconds after which to drain though nothing asked for it."""
         return min(self._watcher.period(), self._follower.settles_in)
 
     def settle_at_once(self) -> None:
@@ -94,13 +91,14 @@ class Pipeline:
         """The exposition: the derived families, then those about ourselves."""
         changes, folded = self._rendered.get(openmetrics, (-1, b""))
         if changes != self._follower.changes:
-            folded = text.render(self._folded(openmetrics), openmetrics=openmetrics)
+            folded = text.render(self._folded(), openmetrics=openmetrics)
             self._rendered[openmetrics] = (self._follower.changes, folded)
+        reading = self_metrics.Reading(
+            self._follower, self._maintenance, self._drain_seconds, self._place.state
+        )
         about = [
-            *self_metrics.reading_families(self._follower),
-            *self_metrics.maintenance_families(self._maintenance, self._follower),
-            *self._own_families(),
-            *self._process.collect(),
+            *self_metrics.own_families(reading),
+            *self_metrics.process_families(self._process),
         ]
         return text.join(folded, text.render(about, openmetrics=openmetrics))
 
@@ -122,7 +120,7 @@ class Pipeline:
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
             snapshot_trouble=follower.snapshot_trouble,
-            kept=self._maintenance.role,
+            role=self._maintenance.role,
         )
         return status_page.render(self._place, seen)
 
@@ -135,40 +133,17 @@ class Pipeline:
         self._watcher.stop()
         self._maintenance.close(self._follower)
 
-    def _folded(self, openmetrics: bool) -> Iterator[Metric]:
-        """What is told by the fold alone, and stays the same as long as it does."""
+    def _folded(self) -> Iterator[FamilySamples]:
+        """What depends on the fold alone, and stays the same as long as it does."""
         fold, with_ids = self._follower.fold, self._settings.source_id_label
-        yield from text.families(fold.state, source_id_label=with_ids, openmetrics=openmetrics)
+        yield from derived_families(fold.catalog, fold.state, source_id_label=with_ids)
         yield from fold_metrics.state_families(fold.state)
         yield from fold_metrics.capped_families(fold, source_id_label=with_ids)
 
-    def _look(self) -> Diagnosis:
+    def _diagnose(self) -> Diagnosis:
         return diagnose(
             self._settings.directory,
             segments=len(self._follower.segments) + len(self._follower.covered),
             client_files=self._follower.foreign_db_files,
             trouble=self._follower.trouble,
         )
-
-    def _own_families(self) -> Iterator[Metric]:
-        build = GaugeMetricFamily(
-            "mx_exporter_build_info",
-            "Version of the exporter; always 1.",
-            labels=("version", "python"),
-        )
-        build.add_metric((VERSION, platform.python_version()), 1)
-        yield build
-        yield GaugeMetricFamily(
-            "mx_exporter_last_drain_seconds",
-            "Duration of the latest drain of the directory.",
-            value=self._drain_seconds,
-        )
-        state = GaugeMetricFamily(
-            "mx_exporter_directory_state",
-            "What stands at the directory: 1 for the state it is in. Anything but segments means "
-            "that there is nothing to derive metrics from.",
-            labels=("state",),
-        )
-        for name in STATES:
-            state.add_metric((name,), self._place.state == name)
-        yield state

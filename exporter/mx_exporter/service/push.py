@@ -1,7 +1,8 @@
-"""``mx-metrics push``: what a directory amounts to, to a Pushgateway.
+"""``mx-metrics push``: the metrics derived from a directory, to a Pushgateway.
 
-One push a pod, of a state that was folded from the log: it needs no process that lived, so it
-comes after the end of every rank, however they ended. It replaces what the pod pushed before.
+There is one push for each pod, of a state that is folded from the log. It needs no living process,
+so it comes after the end of every rank, however they ended, and replaces what the pod pushed
+before.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ import logging
 import os
 from collections.abc import Iterator
 
-from prometheus_client.core import Metric
-
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
 from ..core.state import State
 from ..directory.generations import retry_overtaken
 from ..errors import MxError, UsageError
 from ..exposition.fold_metrics import state_families
-from ..exposition.text import families as derived_families
+from ..exposition.samples import FamilySamples, derived_families
 from ..offline.fold_logs import fold_logs
 from ..offline.fold_sources import Outcome
 from ..push.pushgateway import push_families
@@ -27,14 +26,16 @@ logger = logging.getLogger(__name__)
 
 
 def run(settings: Settings) -> int:
-    """Push once; returns 0, or 1 when what was pushed is short of what a file holds that could not
-    be read to its end.
+    """Push once; return 0, or 1 when a file could not be read to its end, so that what was pushed
+    is short of it.
 
     :raises UsageError: there is no gateway to push to.
     :raises MxError: nothing was pushed, and why.
     """
     if settings.pushgateway is None:
-        raise UsageError("push where to? Give --pushgateway or MX_METRICS_PUSHGATEWAY")
+        raise UsageError(
+            "there is no gateway to push to; set --pushgateway or MX_METRICS_PUSHGATEWAY"
+        )
     if (endpoint := settings.asked_endpoint) is not None:
         raise MxError(
             f"nothing was pushed: both a port ({endpoint}) and a Pushgateway are set, and what is "
@@ -44,11 +45,11 @@ def run(settings: Settings) -> int:
 
 
 def push(settings: Settings) -> Outcome:
-    """Fold the directory and push what it amounts to, with a second try.
+    """Fold the directory and push the metrics derived from it, with a second try.
 
-    Files that could not be read to their end are told in the log, and are in what is returned.
+    Files that could not be read to their end are logged, and are in what is returned.
 
-    :raises MxError: nothing was pushed, and why.
+    :raises MxError: nothing was pushed; the message says why.
     """
     assert settings.pushgateway is not None
     path = settings.directory.path
@@ -64,13 +65,12 @@ def push(settings: Settings) -> Outcome:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
-    families = list(_metrics(outcome.state, source_id_label=settings.source_id_label))
+    families = list(_families(outcome.state, source_id_label=settings.source_id_label))
     gateway = push_families(families, settings.pushgateway, job=settings.job, pod=settings.pod)
     logger.info("pushed to %s, as pod %s, from %s", gateway, settings.pod, path)
     return outcome
 
 
-def _metrics(state: State, *, source_id_label: bool) -> Iterator[Metric]:
-    # Without creation times: the classic text would give them as families of their own.
-    yield from derived_families(state, source_id_label=source_id_label)
+def _families(state: State, *, source_id_label: bool) -> Iterator[FamilySamples]:
+    yield from derived_families(CATALOG, state, source_id_label=source_id_label)
     yield from state_families(state)

@@ -1,8 +1,8 @@
 """When the directory is drained: for scrapes, for wake-ups, and every few seconds.
 
-A scrape reads its own past, so it waits for a drain that *starts* after it arrived. All that
-arrive before that start share the drain, and what is made after it. One thread of its own
-drains and renders; the event loop only waits, so that it always answers.
+A scrape reads its own past, so it waits for a drain that *starts* after it arrived. All scrapes
+that arrive before that start share the drain, and the page that is made after it. A thread of its
+own drains and renders; the event loop only waits, so that it always answers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..worker import Worker
 
 logger = logging.getLogger(__name__)
 
-#: Shortest pause, in seconds, between two drains that wake-ups asked for. A busy rank wakes us
-#: thousands of times a second, and a scrape drains anyway. The first is done at once: whatever
-#: else drained just before, an event of a quiet directory is folded within milliseconds.
+#: Shortest pause, in seconds, between two drains that wake-ups asked for. A busy rank wakes the
+#: exporter thousands of times a second, and a scrape drains anyway. The first is done at once:
+#: whatever else drained just before, an event of a quiet directory is folded within milliseconds.
 SPACING = 0.1
 
-#: Longest drain, in seconds, that no scrape asked for: one that comes meanwhile waits for it. The
-#: very first has no limit, since there is no page before its end.
+#: Longest drain, in seconds, that no scrape asked for: a scrape that comes meanwhile waits for it.
+#: The very first has no limit, since there is no page before its end.
 BACKGROUND_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Drainable(Protocol):
         """Have the drain in hand stop by ``deadline``. Called by another thread."""
 
     def period(self) -> float:
-        """Seconds after which to drain though nothing woke us."""
+        """Seconds after which to drain though nothing asked for it."""
 
 
 class _Round:
@@ -64,8 +64,9 @@ class _Round:
         self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
 
 
-class Drains:
-    """Runs the drains of one :class:`Drainable`. All methods belong to the event loop."""
+class Scheduler:
+    """Runs the drains of one :class:`Drainable`. All methods belong to the event loop, but for
+    `wake_soon`."""
 
     def __init__(self, source: Drainable) -> None:
         self._source = source
@@ -106,7 +107,7 @@ class Drains:
         self._woken = True
         self._changed.set()
 
-    async def run(self) -> None:
+    async def run_forever(self) -> None:
         """Drain until cancelled. Nothing that a drain raises ends it."""
         last = woken = -float("inf")
         while True:
@@ -117,7 +118,7 @@ class Drains:
             try:
                 everything, made = await self._worker.call(partial(self._work, round_))
             except Exception as error:  # noqa: BLE001 - each scrape that waits raises it
-                self._tell(error)
+                self._log_once(error)
                 made = dict.fromkeys(round_.wanted, error)
             else:
                 self._trouble = ""
@@ -142,7 +143,7 @@ class Drains:
         return called
 
     def _hurry(self, deadline: float) -> None:
-        """Leave who has just come half of its time: the other half is for the drain in hand."""
+        """Give the drain in hand half of the new scrape's time; the other half is for its own."""
         if self._present is not None and self.ready.is_set():
             now = time.monotonic()
             half = now + max(0.0, deadline - now) / 2
@@ -169,8 +170,8 @@ class Drains:
             round_.deadline = time.monotonic() + BACKGROUND_SECONDS
         return round_
 
-    def _tell(self, error: Exception) -> None:
-        """Log trouble with its traceback, once as long as it stays the same."""
+    def _log_once(self, error: Exception) -> None:
+        """Log an error with its traceback, once as long as it stays the same."""
         if repr(error) != self._trouble:
             self._trouble = repr(error)
             logger.error("draining the directory failed", exc_info=error)

@@ -1,131 +1,205 @@
-"""The exporter's own families: what it read, and what it does for its directory."""
+"""The exporter's own families: what it reads, what it does for its directory, what it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
 
-from ..directory.compaction import Compactor
+from mx_log.schema import VERSION
+
+from ..directory import diagnosis, ownership
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
-from ..directory.ownership import STATES, Ownership
 from ..directory.reading import IGNORED
 from ..directory.shipper import WAYS, Shipper
-from ..exposition.fold_metrics import by_label, counter, gauge
+from ..exposition.rows import Row, Values, read_rows
+from ..exposition.samples import FamilySamples, Point
 
 
-def reading_families(follower: Follower) -> Iterator[Metric]:
-    """What the live exporter sees of its directory."""
-    fold = follower.fold
-    yield counter("mx_exporter_read_bytes_total", "Bytes read from segments.", follower.bytes_read)
-    yield gauge(
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the own families are read from.
+
+    :ivar drain_seconds: duration of the latest drain.
+    :ivar place_state: a key of `diagnosis.STATES`.
+    """
+
+    follower: Follower
+    maintenance: Maintenance
+    drain_seconds: float
+    place_state: str
+
+
+def _where_shipped(
+    values: Callable[[Shipper], Values | None],
+) -> Callable[[Reading], Values | None]:
+    """For families that show only where the log is shipped."""
+
+    def read(reading: Reading) -> Values | None:
+        shipper = reading.maintenance.shipper
+        return None if shipper is None else values(shipper)
+
+    return read
+
+
+#: The families of a live exporter, beside those of the fold (`exposition.fold_metrics`).
+ROWS: tuple[Row[Reading], ...] = (
+    Row(
+        "mx_exporter_read_bytes_total",
+        "counter",
+        "Bytes read from segments.",
+        lambda reading: reading.follower.bytes_read,
+    ),
+    Row(
         "mx_exporter_unread_bytes",
+        "gauge",
         "Bytes that the latest drain left unread for want of time.",
-        follower.bytes_unread,
-    )
-    yield by_label(
+        lambda reading: reading.follower.bytes_unread,
+    ),
+    Row(
         "mx_exporter_segments",
+        "gauge",
         "Segments in the directory: open ones have a writer, or something left to read.",
-        "state",
-        {
-            "open": len(follower.segments) - follower.finished,
-            "finished": follower.finished,
+        lambda reading: {
+            "open": len(reading.follower.segments) - reading.follower.finished,
+            "finished": reading.follower.finished,
         },
-        GaugeMetricFamily,
-    )
-    yield gauge(
+        ("state",),
+    ),
+    Row(
         "mx_exporter_directory_bytes",
+        "gauge",
         "Size of our files in the directory.",
-        follower.directory_bytes,
-    )
-    yield by_label(
+        lambda reading: reading.follower.directory_bytes,
+    ),
+    Row(
         "mx_exporter_writers",
+        "gauge",
         "Processes that log (alive) or logged (gone).",
-        "state",
-        {"alive": follower.writers_alive, "gone": fold.state.gone},
-        GaugeMetricFamily,
-    )
-    yield by_label(
+        lambda reading: {
+            "alive": reading.follower.writers_alive,
+            "gone": reading.follower.fold.state.gone,
+        },
+        ("state",),
+    ),
+    Row(
         "mx_exporter_files_ignored",
+        "gauge",
         "Files with a segment's name that are not read, by reason.",
-        "reason",
-        {**dict.fromkeys(IGNORED, 0), **follower.ignored},
-        GaugeMetricFamily,
-    )
-    yield counter(
+        lambda reading: reading.follower.ignored,
+        ("reason",),
+        IGNORED,
+    ),
+    Row(
         "mx_exporter_files_rewritten_total",
+        "counter",
         "Segments seen to have shrunk or to have been replaced; they should only grow.",
-        follower.rewritten,
-    )
-
-
-def maintenance_families(maintenance: Maintenance, follower: Follower) -> Iterator[Metric]:
-    """What an exporter does for its directory besides reading it."""
-    yield from keeping_families(maintenance.ownership, maintenance.compactor, follower)
-    if maintenance.shipper is not None:
-        yield from shipping_families(maintenance.shipper)
-
-
-def keeping_families(
-    ownership: Ownership, retention: Compactor, follower: Follower
-) -> Iterator[Metric]:
-    """Who owns the directory, and what became of its finished segments."""
-    yield by_label(
+        lambda reading: reading.follower.rewritten,
+    ),
+    Row(
         "mx_exporter_owner_state",
+        "gauge",
         "What this exporter is to the directory: 1 for the state it is in. "
         "Only an owner compacts it.",
-        "state",
-        {name: int(name == ownership.state) for name in STATES},
-        GaugeMetricFamily,
-    )
-    yield counter(
+        lambda reading: {reading.maintenance.ownership.state: 1},
+        ("state",),
+        ownership.STATES,
+    ),
+    Row(
         "mx_exporter_compactions_total",
+        "counter",
         "Snapshots written for segments that were then removed.",
-        retention.compactions,
-    )
-    yield counter(
+        lambda reading: reading.maintenance.compactor.compactions,
+    ),
+    Row(
         "mx_exporter_segments_removed_total",
+        "counter",
         "Segments removed after a snapshot stood for them.",
-        retention.removed,
-    )
-    yield counter(
+        lambda reading: reading.maintenance.compactor.removed,
+    ),
+    Row(
         "mx_exporter_unshipped_segments_total",
+        "counter",
         "Segments removed before they were shipped, so that the writers had room.",
-        retention.unshipped,
-    )
-    yield gauge(
+        lambda reading: reading.maintenance.compactor.unshipped,
+    ),
+    Row(
         "mx_exporter_retention_trouble",
+        "gauge",
         "1 while the directory cannot be compacted; the log says why.",
-        int(bool(retention.trouble)),
-    )
-    yield gauge(
+        lambda reading: int(bool(reading.maintenance.compactor.trouble)),
+    ),
+    Row(
         "mx_exporter_snapshot_trouble",
+        "gauge",
         "1 while the snapshot cannot be used: what it stands for is missing from the metrics.",
-        int(bool(follower.snapshot_trouble)),
-    )
-
-
-def shipping_families(shipper: Shipper) -> Iterator[Metric]:
-    """What left the pod by the tee and the archive."""
-    if shipper.tees:
-        yield counter(
-            "mx_exporter_lines_teed_total", "Event lines written to standard output.", shipper.lines
-        )
-    if shipper.archives:
-        yield counter(
-            "mx_exporter_segments_archived_total",
-            "Segments put in the archive directory.",
-            shipper.archived,
-        )
-    yield by_label(
+        lambda reading: int(bool(reading.follower.snapshot_trouble)),
+    ),
+    Row(
+        "mx_exporter_lines_teed_total",
+        "counter",
+        "Event lines written to standard output.",
+        _where_shipped(lambda shipper: shipper.lines if shipper.tees else None),
+    ),
+    Row(
+        "mx_exporter_segments_archived_total",
+        "counter",
+        "Segments put in the archive directory.",
+        _where_shipped(lambda shipper: shipper.archived if shipper.archives else None),
+    ),
+    Row(
         "mx_exporter_shipping_failures_total",
+        "counter",
         "Tries to ship that failed, by where to.",
-        "to",
-        {**dict.fromkeys(WAYS, 0), **shipper.failures},
-    )
-    yield gauge(
+        _where_shipped(lambda shipper: shipper.failures),
+        ("to",),
+        WAYS,
+    ),
+    Row(
         "mx_exporter_segments_pending",
+        "gauge",
         "Finished segments that were not shipped whole yet.",
-        shipper.pending,
-    )
+        _where_shipped(lambda shipper: shipper.pending),
+    ),
+    Row(
+        "mx_exporter_build_info",
+        "gauge",
+        "Version of the exporter; always 1.",
+        lambda _: {(VERSION, platform.python_version()): 1},
+        ("version", "python"),
+    ),
+    Row(
+        "mx_exporter_last_drain_seconds",
+        "gauge",
+        "Duration of the latest drain of the directory.",
+        lambda reading: reading.drain_seconds,
+    ),
+    Row(
+        "mx_exporter_directory_state",
+        "gauge",
+        "What stands at the directory: 1 for the state it is in. Anything but segments means "
+        "that there is nothing to derive metrics from.",
+        lambda reading: {reading.place_state: 1},
+        ("state",),
+        diagnosis.STATES,
+        as_declared=True,
+    ),
+)
+
+
+def own_families(reading: Reading) -> Iterator[FamilySamples]:
+    """The families of the table as they are now."""
+    return read_rows(ROWS, reading)
+
+
+def process_families(collector: ProcessCollector) -> Iterator[FamilySamples]:
+    """CPU, memory and descriptors of this process, under the names that all exporters use."""
+    for metric in collector.collect():
+        counted = "_total" if metric.type == "counter" else ""
+        points = [Point((), sample.value) for sample in metric.samples]
+        yield FamilySamples(
+            f"{metric.name}{counted}", metric.type, metric.documentation, (), points
+        )

@@ -1,8 +1,8 @@
-"""``mx-metrics serve``: follows a directory and serves what was derived.
+"""``mx-metrics serve``: follows a directory and serves the metrics derived from it.
 
 :mod:`mx_exporter.service.pipeline` makes the page, :mod:`mx_exporter.service.scheduler` says when
-to read, :mod:`mx_exporter.http.server` carries it out; here they are put together, started and
-stopped.
+to drain the directory, :mod:`mx_exporter.http.listener` serves the page; here they are put
+together, started and stopped.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..core.builtin import CATALOG
 from ..directory.maintenance import Maintenance
 from ..errors import MxError
 from ..http.app import Endpoint
-from ..http.listener import listen_for, listen_patiently, open_endpoint
+from ..http.listener import bind_and_serve, bind_endpoint, serve_endpoint
 from ..log_setup import log_to_stderr
 from .pipeline import Pipeline
-from .scheduler import Drains
+from .scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
 
@@ -31,15 +31,16 @@ _LAST_DRAIN_SECONDS = 0.25
 #: Seconds that the shipping of what was drained has at the end; they begin with the signal.
 _LAST_SHIPPING_SECONDS = 0.3
 
-#: The same for the patient, who read what is left before, within the first.
-_PATIENT_DRAIN_SECONDS, _PATIENT_SHIPPING_SECONDS = 2.0, 1.5
+#: The same beside an engine; what is left in the directory is read before, within the first.
+_ENGINE_DRAIN_SECONDS, _ENGINE_SHIPPING_SECONDS = 2.0, 1.5
 
 
-def run(settings: Settings, *, patient: bool = False) -> int:
+def run(settings: Settings, *, beside_engine: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code.
 
-    :param patient: for an engine's container: an endpoint that cannot be had is no reason to end,
-        and at the end what is left in the directory is read and shipped, which takes its time.
+    :param beside_engine: for an engine's container: an endpoint that cannot be had is tried again
+        and again, and at the end what is left in the directory is read and shipped, which takes
+        a few seconds.
     :raises BindError: the endpoint's port could not be had.
     :raises UsageError: a tee is wanted and standard output is closed; the web configuration is
         wrong.
@@ -47,25 +48,25 @@ def run(settings: Settings, *, patient: bool = False) -> int:
     log_to_stderr()
     if settings.pushgateway is not None:
         logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
-    asyncio.run(_run(settings, Maintenance(CATALOG, settings), patient))
+    asyncio.run(_run(settings, Maintenance(CATALOG, settings), beside_engine))
     return 0
 
 
-async def _run(settings: Settings, maintenance: Maintenance, patient: bool) -> None:
+async def _run(settings: Settings, maintenance: Maintenance, beside_engine: bool) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    # Whoever started us may have held them back until here.
+    # Whoever started this process may have blocked them until here.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
-    loop.set_exception_handler(_say_in_one_line)
+    loop.set_exception_handler(_log_in_one_line)
     await _stand_by(settings, maintenance, stop)
-    if patient or not stop.is_set():
-        await _serve(settings, maintenance, stop, patient)
+    if beside_engine or not stop.is_set():
+        await _serve(settings, maintenance, stop, beside_engine)
 
 
 async def _stand_by(settings: Settings, maintenance: Maintenance, stop: asyncio.Event) -> None:
-    """Wait while another exporter owns the directory: it may well have our port, too."""
+    """Wait while another exporter owns the directory: it may well have the port, too."""
     ownership, retry = maintenance.ownership, settings.bind_retry_secs
     if settings.directory.objection() is not None or ownership.claim() != "standby":
         return
@@ -83,19 +84,19 @@ async def _stand_by(settings: Settings, maintenance: Maintenance, stop: asyncio.
 
 
 async def _serve(
-    settings: Settings, maintenance: Maintenance, stop: asyncio.Event, patient: bool
+    settings: Settings, maintenance: Maintenance, stop: asyncio.Event, beside_engine: bool
 ) -> None:
     loop = asyncio.get_running_loop()
-    opened = None if patient else open_endpoint(settings)
-    pipeline = Pipeline(settings, maintenance, lambda: drains.wake_soon())
-    drains = Drains(pipeline)
+    bound = None if beside_engine else bind_endpoint(settings)
+    pipeline = Pipeline(settings, maintenance, lambda: scheduler.wake_soon())
+    scheduler = Scheduler(pipeline)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
-    app = Endpoint(drains, pipeline)
+    app = Endpoint(scheduler, pipeline)
     listening = loop.create_task(
-        listen_patiently(app, settings) if patient else listen_for(app, settings, opened)
+        bind_and_serve(app, settings) if beside_engine else serve_endpoint(app, settings, bound)
     )
-    draining = loop.create_task(drains.run())
+    draining = loop.create_task(scheduler.run_forever())
     stopping = loop.create_task(stop.wait())
     try:
         await asyncio.wait((listening, draining, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -105,12 +106,12 @@ async def _serve(
             raise MxError(f"draining ended: {draining.exception()!r}")
     finally:
         shipping = _LAST_SHIPPING_SECONDS
-        if patient:
-            shipping = _PATIENT_SHIPPING_SECONDS
+        if beside_engine:
+            shipping = _ENGINE_SHIPPING_SECONDS
             pipeline.settle_at_once()
             with contextlib.suppress(asyncio.TimeoutError):
-                last = drains.after_drain("last", lambda: None)
-                await asyncio.wait_for(last, _PATIENT_DRAIN_SECONDS)
+                last = scheduler.after_drain("last", lambda: None)
+                await asyncio.wait_for(last, _ENGINE_DRAIN_SECONDS)
         shipped = loop.time() + shipping
         maintenance.finish_shipping(shipping)
         listening.cancel()
@@ -118,9 +119,9 @@ async def _serve(
         draining.cancel()
         limit = max(0.0, shipped - loop.time()) + _LAST_DRAIN_SECONDS
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(drains.close(pipeline.close), limit)
+            await asyncio.wait_for(scheduler.close(pipeline.close), limit)
 
 
-def _say_in_one_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What asyncio has to say of a connection (out of descriptors, say), without a traceback."""
+def _log_in_one_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what asyncio reports of a connection (no descriptors left, say) without a traceback."""
     logger.error("%s: %r", context["message"], context.get("exception"))

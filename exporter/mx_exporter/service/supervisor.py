@@ -1,11 +1,11 @@
 """``mx-metrics run``: an engine and its exporter in one container.
 
-Three processes, so that nothing that happens to one is felt by another. This one is small: it
-starts, passes signals on, reaps, and is single-threaded, so that it may fork at any time. The
-engine is its child, in the same process group, so that a terminal's keys reach it as they would
-without us. The exporter is the other child, in a group of its own; when it fails it is started
-again, later each time. Signals are blocked and taken one by one, so that none is lost or comes
-at a bad moment.
+There are three processes, so that a fault of one leaves the others alone. The supervisor is small:
+it starts the others, passes signals on and reaps, and it has one thread, so that it may fork at
+any time. The engine is its child, in the same process group, so that a terminal's keys reach it as
+they would without the supervisor. The exporter is the other child, in a group of its own; when it
+fails it is started again, later each time. Signals are blocked and taken one by one, so that none
+is lost or comes at a bad moment.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from ..log_setup import log_to_stderr
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that shipping and pushing what is left may take, once the engine has ended.
+#: Seconds that shipping and pushing the rest may take, once the engine has ended.
 END_SECONDS = 5.0
 
-#: Seconds after which an exporter that failed is started again: doubled up to the second, and
-#: from the first on again after one that lived for longer than the second.
+#: Seconds after which an exporter that failed is started again: the first number, doubled each time
+#: up to the second; the first again after an exporter that lived for longer than the second.
 RESTART_SECONDS = (1.0, 300.0)
 
 #: Seconds that the reset of a directory may take.
 RESET_SECONDS = 10.0
 
-#: What is left to do what it does: faults of our own, and what cannot be caught.
+#: Signals that are not passed on: faults of this process, and those that cannot be caught.
 _OWN = {
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP),
     *(signal.SIGABRT, signal.SIGSYS, signal.SIGKILL, signal.SIGSTOP),
 }
 _TAKEN = signal.valid_signals() - _OWN
 
-#: What a terminal stops a process group with.
+#: Signals by which a terminal stops a process group.
 _STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 _PR_SET_PDEATHSIG = 1
@@ -58,12 +58,13 @@ def run(
     reset: bool = False,
     warnings: Iterable[str] = (),
 ) -> int:
-    """Run ``command`` with metrics on; returns its exit status, 128+n when signal n ended it.
+    """Run ``command`` with metrics on; return its exit status, 128+n when signal n ended it.
 
     127: there is no such command; 126: it cannot be run.
 
     :param reset: remove what earlier runs left in the directory.
-    :param warnings: what was said of the settings already, for the log.
+    :param warnings: warnings about the settings, for the log.
+    :raises MxError: the command could not be started.
     """
     log_to_stderr("mx-metrics ")
     for warning in warnings:
@@ -89,19 +90,19 @@ def run(
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """The engine's environment: metrics on, in our directory wherever the engine goes to.
+    """The engine's environment: metrics on, and the directory as an absolute path.
 
-    The published client's recorders log as well, in each Python that imports them.
+    ``with_site`` makes the published client's recorders log too, in each Python that imports them.
     """
     environ = with_site({**os.environ, "MX_METRICS_ENABLED": "1"})
-    # Named, the default directory would be used whoever it belongs to.
+    # Once named, the default directory would be used whoever it belongs to.
     if settings.directory.objection() is None:
         environ["MX_METRICS_DIR"] = os.path.abspath(settings.directory.path)
     return environ
 
 
 def _prepare(settings: Settings, environ: Mapping[str, str], *, reset: bool) -> None:
-    """Have the directory there, and empty of earlier runs if that is wanted. Never raises."""
+    """Make the directory, and remove what earlier runs left if that is wanted. Never raises."""
     directory = settings.directory
     objection = directory.objection()
     if objection is not None:
@@ -120,7 +121,7 @@ def _reset(environ: Mapping[str, str]) -> None:
         [sys.executable, "-m", "mx_emitter", "reset"],
         env=environ,
         stdin=subprocess.DEVNULL,
-        stdout=2,  # our standard output is the engine's
+        stdout=2,  # standard output belongs to the engine
         timeout=RESET_SECONDS,
         check=False,
     )
@@ -132,7 +133,7 @@ def _reset(environ: Mapping[str, str]) -> None:
 
 
 class _Supervisor:
-    """The engine, the exporter, and what becomes of them.
+    """Starts the engine and the exporter, and sees to their ends.
 
     :param given: the signal mask that children start with.
     """
@@ -157,7 +158,8 @@ class _Supervisor:
         self._due = 0.0
 
     def run(self) -> int:
-        """Start both, wait for the engine's end, and see to what is left."""
+        """Start both, wait for the engine's end, then let the exporter ship the rest; return the
+        engine's exit status."""
         self._start_exporter()
         try:
             self._engine = self._fork(lambda: _become(self._command, self._environ))
@@ -169,7 +171,9 @@ class _Supervisor:
 
     def _wait_for_engine(self) -> int:
         while True:
-            signal_ = _take(None if self._due == float("inf") else self._due - time.monotonic())
+            signal_ = _next_signal(
+                None if self._due == float("inf") else self._due - time.monotonic()
+            )
             ended: int | None = None
             if signal_ is None:
                 self._start_exporter()
@@ -186,13 +190,13 @@ class _Supervisor:
     def _pass_on(self, signal_: signal.struct_siginfo) -> None:
         """Give the engine a signal, unless it has it already."""
         number = signal_.si_signo
-        # The kernel's come from the terminal, which gives them to the whole process group; but
-        # that the terminal is gone it tells the first process of its session alone.
+        # Signals of the kernel come from the terminal, which gives them to the whole process group.
+        # But that the terminal is gone, it says to the first process of its session alone.
         alone = number == signal.SIGHUP and os.getsid(0) == os.getpid()
         if signal_.si_code <= 0 or alone:
             os.kill(self._engine, number)
         if number in _STOPS:
-            # Whoever waits for us must see us stop, where the kernel lets the engine stop.
+            # The parent must see this process stop where the kernel lets the engine stop.
             os.kill(os.getpid(), number)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
             signal.pthread_sigmask(signal.SIG_BLOCK, {number})
@@ -201,16 +205,16 @@ class _Supervisor:
         self._started, self._due = time.monotonic(), float("inf")
         settings = dataclasses.replace(self._settings, pushgateway=None)
         try:
-            # It takes SIGTERM once it is able to: a short-lived engine's log is shipped as well.
+            # It unblocks SIGTERM once it can handle it, so that a short engine's log is shipped.
             self._exporter = self._fork(lambda: _serve(settings), blocked={signal.SIGTERM})
         except OSError as error:
-            self._again(f"could not be started ({error.strerror})")
+            self._schedule_restart(f"could not be started ({error.strerror})")
 
     def _exporter_ended(self, status: int) -> None:
         self._exporter = 0
-        self._again(f"ended ({_words(status)})")
+        self._schedule_restart(f"ended ({_describe(status)})")
 
-    def _again(self, what: str) -> None:
+    def _schedule_restart(self, what: str) -> None:
         first, longest = RESTART_SECONDS
         now = time.monotonic()
         if now - self._started > longest:
@@ -220,7 +224,7 @@ class _Supervisor:
         self._pause = min(2 * self._pause, longest)
 
     def _finish(self) -> None:
-        """Let the exporter ship what is left, and push, both at once and for so long."""
+        """Let the exporter ship the rest, and push; both at once, for `END_SECONDS` at most."""
         deadline = time.monotonic() + END_SECONDS
         if self._exporter:
             os.kill(self._exporter, signal.SIGTERM)
@@ -232,20 +236,20 @@ class _Supervisor:
         left = {self._exporter: "the exporter", self._push: "the push"}
         left.pop(0, None)
         while left and (seconds := deadline - time.monotonic()) > 0:
-            _take(seconds)
+            _next_signal(seconds)
             for pid, status in _reap():
                 what = left.pop(pid, "")
                 if what and status:
-                    logger.error("%s failed (%s)", what, _words(status))
+                    logger.error("%s failed (%s)", what, _describe(status))
         for pid, what in left.items():
             logger.error("%s took longer than %g s and was ended", what, END_SECONDS)
             os.kill(pid, signal.SIGKILL)
 
     def _fork(self, child: Callable[[], int], blocked: Collection[int] = ()) -> int:
-        """Run ``child`` in a new process and end that with what it returns.
+        """Call ``child`` in a new process, whose exit status is what it returns.
 
-        :param blocked: signals that it unblocks by itself.
-        :raises OSError: there may be no more processes.
+        :param blocked: signals that the child unblocks by itself.
+        :raises OSError: no further process may be started.
         """
         pid = os.fork()
         if pid:
@@ -260,7 +264,7 @@ class _Supervisor:
         except BaseException:
             logger.exception("unexpected")
         finally:
-            # Not one step further: what follows is the other process's.
+            # Without this, the child would go on as a second supervisor.
             os._exit(code)
 
 
@@ -269,7 +273,7 @@ class _Supervisor:
 
 
 def _become(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    # Python ignores them, and an ignored signal stays ignored in what is executed.
+    # Python ignores these signals, and they would stay ignored in the program that is executed.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -280,26 +284,26 @@ def _become(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _serve(settings: Settings) -> int:
-    _stand_apart()
+    _detach()
     from .serve import run as serve
 
-    return serve(settings, patient=True)
+    return serve(settings, beside_engine=True)
 
 
 def _push(settings: Settings) -> int:
-    _stand_apart()
+    _detach()
     from .push import push
 
     push(settings)
     return 0
 
 
-def _stand_apart() -> None:
-    """Be out of reach of the terminal's keys, and end with the one who started us."""
+def _detach() -> None:
+    """Leave the terminal's process group, and end when the supervisor ends."""
     parent = os.getppid()
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # the supervisor ended before the request
         os._exit(1)
 
 
@@ -307,7 +311,7 @@ def _stand_apart() -> None:
 # Signals and statuses
 
 
-def _take(seconds: float | None) -> signal.struct_siginfo | None:
+def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:
     """The next signal, or None when there was none for so many seconds."""
     if seconds is None:
         return signal.sigwaitinfo(_TAKEN)
@@ -315,7 +319,7 @@ def _take(seconds: float | None) -> signal.struct_siginfo | None:
 
 
 def _reap() -> Iterator[tuple[int, int]]:
-    """Processes that ended, ours and those that became ours as orphans, with their statuses."""
+    """Children that ended, adopted orphans included, with their statuses."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -326,7 +330,7 @@ def _reap() -> Iterator[tuple[int, int]]:
         yield pid, status
 
 
-def _words(status: int) -> str:
+def _describe(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"signal {os.WTERMSIG(status)}"
     return f"exit status {os.WEXITSTATUS(status)}"

@@ -10,10 +10,13 @@ import socket
 import subprocess
 import sys
 import termios
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from mx_exporter.cli.extras import PACKAGES
+from mx_exporter.cli.main import cli
 from mx_exporter.config import OPTIONS
 from mx_log.schema import VERSION
 from tests import support
@@ -65,7 +68,7 @@ def test_help_loads_no_library_but_click(argument: str) -> None:
     code = (
         "import sys; from mx_exporter.__main__ import main; sys.argv[1:] = [sys.argv[1]]; "
         "assert main() == 0; "
-        "heavy = {'prometheus_client', 'watchdog', 'uvicorn', 'structlog', 'orjson', 'zstandard'};"
+        "heavy = {'prometheus_client', 'watchdog', 'h11', 'structlog', 'orjson', 'zstandard'};"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     done = run(argument, command=("-c", code))
@@ -172,20 +175,36 @@ def test_a_missing_extra_says_how_to_install_it() -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("missing", ["uvicorn", "prometheus_client", "bcrypt", "yaml"])
+def test_the_packages_that_are_looked_for_are_those_of_the_extra() -> None:
+    text = (support.ROOT / "pyproject.toml").read_text()
+    extra = re.search(r"^exporter = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert extra
+    assert sorted(re.findall(r'"([\w.-]+)', extra[1])) == sorted(PACKAGES.values())
+    assert all(find_spec(module) for module in PACKAGES)
+
+
+@pytest.mark.parametrize("missing", sorted(PACKAGES.keys() - {"click"}))
 def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules[sys.argv.pop(1)] = None; "
         "from mx_exporter.__main__ import main; sys.exit(main())"
     )
     log = str(tmp_path)
-    commands = [("serve", "--dir", log), ("run", "--dir", log, "--", "true")]
-    if missing == "prometheus_client":
-        commands += [("replay", log), ("push", log, "--pushgateway", "x:1")]
-    for command in commands:
+    commands = [
+        ("serve", "--dir", log),
+        ("run", "--dir", log, "--", "true"),
+        ("push", log, "--pushgateway", "x:1"),
+        ("replay", log),
+        ("check", log),
+        ("reset", "--dir", log),
+    ]
+    assert {command for command, *_ in commands} == set(cli.commands)
+    for command in commands if missing == "msgspec" else commands[:1]:
         done = run(missing, *command, command=("-c", code))
         assert (done.returncode, done.stdout) == (2, ""), (command, done.stderr)
-        assert f"the package {missing} is missing; install the exporter with" in done.stderr
+        assert (
+            f"the package {PACKAGES[missing]} is missing; install the exporter with" in done.stderr
+        )
         assert done.stderr.count("\n") == 1
 
 

@@ -18,13 +18,12 @@ import zstandard
 
 from mx_exporter.config import SOURCE_ID_WARNING
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.exposition import text
 from mx_exporter.offline import fold_sources, writers
 from mx_exporter.offline.sources import find
 from tests.support import ROOT, Lines, Spawner, clean_environment, envelopes, load_logs, wait_until
 from tests.support.commands import Run
 from tests.support.envelopes import ENVELOPES
-from tests.support.folding import live_page
+from tests.support.folding import derived_page, live_page
 from tests.support.folding import replayed_page as page
 from tests.support.load_logs import ranks
 
@@ -46,7 +45,7 @@ def test_prints_what_the_live_exporter_serves(tmp_path: Path, run: Run) -> None:
         CATALOG, find([str(tmp_path)]).sources, writers.Writers()
     ).state
     assert (code, err) == (0, "")
-    assert out == text.render(text.families(state))
+    assert out == derived_page(state)
     assert b"mx_load_seconds_count" in out
     assert b"source_worker_id" not in out
 

@@ -12,10 +12,10 @@ from prometheus_client.openmetrics.parser import (
 from mx_exporter.core.builtin import CATALOG, FAMILIES
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.reducers import REFUSALS
-from mx_exporter.exposition.text import families, render, seconds
+from mx_exporter.exposition.samples import seconds
 from mx_log.schema import DROP_REASONS, EVENTS
 from tests.support import Lines
-from tests.support.folding import fold, samples, value
+from tests.support.folding import derived_page, fold, page_of, samples, value
 
 
 def one(event: str, **fields):
@@ -298,7 +298,7 @@ def test_created_is_the_first_event_that_brought_the_series_into_being():
         if labels == ("p", "", "ok")
     )
     assert seconds(series.created) == Lines.START
-    page = render(families(state, openmetrics=True), openmetrics=True).decode()
+    page = page_of(state, source_id_label=False).decode()
     (created,) = (
         sample.value
         for family in openmetrics_families(page)
@@ -339,12 +339,12 @@ def test_an_exemplar_is_its_buckets_last_event():
         for s, i in ((0.1, "l1"), (0.2, "l2"), (400, "l3"))
     ]
     state = fold(reversed(lines)).state
-    page = render(families(state, openmetrics=True), openmetrics=True).decode()
+    page = page_of(state, source_id_label=False).decode()
     buckets = [line for line in page.splitlines() if "_bucket" in line]
     assert buckets[0].endswith('# {load_id="l2",rank="3"} 0.2 1767225601.0')
     assert buckets[-1].endswith('# {load_id="l3",rank="3"} 400.0 1767225602.0')
     assert all("#" not in line for line in buckets[1:-1])
-    classic = render(families(state)).decode()
+    classic = derived_page(state).decode()
     assert "load_id" not in classic
     assert "_created" not in classic
 
@@ -354,5 +354,5 @@ def test_an_exemplar_never_passes_128_characters():
     state = fold(
         [log("sources_ordered", policy="p", seconds=1, load_id="x" * 200)], gone=False
     ).state
-    page = render(families(state, openmetrics=True), openmetrics=True).decode()
+    page = page_of(state, source_id_label=False).decode()
     assert '# {rank="3"} 1.0' in page

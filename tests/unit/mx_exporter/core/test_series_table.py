@@ -32,6 +32,14 @@ def test_the_cap_on_peers_refuses_no_selection():
     assert len(whole.state.detail["mx_p2p_source_selections_total"]) == 4
 
 
+def test_what_the_cap_refuses_with_and_without_the_opt_in_label_adds_up():
+    log = Lines()
+    lines = [log("source_selected", policy=f"p{n}", source_worker_id=f"w{n}") for n in range(5)]
+    whole = fold(lines, max_series=2)
+    assert whole.capped()["mx_p2p_source_selections_total"] == 3
+    assert whole.capped(opt_in=True)["mx_p2p_source_selections_total"] == 6
+
+
 def test_the_cap_on_loads():
     log = Lines()
     lines = [

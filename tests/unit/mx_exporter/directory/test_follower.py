@@ -16,9 +16,9 @@ from mx_exporter.core.fold import Fold
 from mx_exporter.directory import reading, segments
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
-from mx_exporter.exposition.text import families, render
 from mx_log.schema import MAX_LINE_BYTES
 from tests.support import Lines
+from tests.support.folding import page_of
 from tests.support.writers import Writer
 
 
@@ -433,10 +433,7 @@ def test_live_equals_a_fresh_read_of_the_same_files(tmp_path):
         live.drain()
         fresh = Follower(str(tmp_path), Fold(CATALOG))
         fresh.drain()
-        pages = [
-            render(families(f.fold.state, openmetrics=True), openmetrics=True)
-            for f in (live, fresh)
-        ]
+        pages = [page_of(f.fold.state) for f in (live, fresh)]
     assert pages[0] == pages[1]
 
 

@@ -13,9 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families as classic_f
 
 from mx_exporter.core.builtin import FAMILIES
 from mx_exporter.exposition.fold_metrics import state_families
-from mx_exporter.exposition.text import families, render, seconds
+from mx_exporter.exposition.samples import seconds
+from mx_exporter.exposition.text import render
 from tests.support import Lines
-from tests.support.folding import classic_page, fold, whole_page
+from tests.support.folding import classic_page, derived_page, fold, page_of, whole_page
 from tests.support.pages import check_metrics
 from tests.support.strategies import HOSTILE, logs
 
@@ -58,7 +59,7 @@ def hostile_state():
 
 
 def test_hostile_labels_come_back_as_they_were(hostile_state):
-    text = render(families(hostile_state)).decode()
+    text = derived_page(hostile_state).decode()
     found = {
         labels["result"]
         for family in classic_families(text)
@@ -74,8 +75,8 @@ def test_promtool_takes_hostile_labels(hostile_state, promtool):
 
 def test_the_empty_page_is_a_page(promtool):
     state = fold([]).state
-    assert render(families(state)) == b""
-    assert render(families(state), openmetrics=True) == b"# EOF\n"
+    assert derived_page(state) == b""
+    assert page_of(state) == b"# EOF\n"
     check_metrics(promtool, render(state_families(state)))
 
 
@@ -93,7 +94,7 @@ def test_a_clock_that_steps_backwards_and_dates_that_are_none():
 def test_a_negative_sum_shows_in_the_classic_text_alone():
     """OpenMetrics has no place for it; its page must still parse."""
     state = fold([Lines()("sources_ordered", policy="p", seconds=-1)]).state
-    assert b'_sum{policy="p",scheme=""} -1.0' in render(families(state))
+    assert b'_sum{policy="p",scheme=""} -1.0' in derived_page(state)
     text = whole_page(state).decode()
     assert list(openmetrics_families(text))
     assert "mx_p2p_source_selection_seconds_sum" not in text
@@ -117,7 +118,7 @@ def test_the_page_has_the_families_of_the_table_in_its_order():
         if event == "load_started":
             given.update(load_id="l", model_role="main")
         lines.append(log(event, **given))
-    text = render(families(fold(lines, gone=False).state)).decode()
+    text = derived_page(fold(lines, gone=False).state).decode()
     names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert names == [family.name for family in FAMILIES]
     for family in FAMILIES:

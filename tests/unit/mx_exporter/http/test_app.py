@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import gzip
@@ -13,14 +12,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as classic
 
-from mx_exporter.http.app import Endpoint
-from mx_exporter.service.scheduler import Drains
 from mx_log.schema import VERSION
 from tests import support
 from tests.support import serving
@@ -168,46 +165,6 @@ def test_the_drain_stops_at_the_scrapes_deadline(
     assert answer.sample("mx_exporter_unread_bytes") == 0
     assert answer.sample(SUCCESS) == 3 + 1000 * tries
     assert answer.sample("mx_exporter_duplicates_total") == 0
-
-
-def test_a_page_is_handed_out_in_pieces() -> None:
-    """So that a slow reader holds a piece of it in the connection's buffer, not all of it."""
-    page = os.urandom(300_000)
-
-    class Source:
-        def drain(self, deadline: float | None) -> bool:  # noqa: ARG002
-            return True
-
-        def hurry(self, deadline: float) -> None:
-            pass
-
-        def period(self) -> float:
-            return 3600
-
-        def page(self, openmetrics: bool) -> bytes:  # noqa: ARG002
-            return page
-
-        index = starting = bytes
-
-    async def main() -> list[Any]:
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        drains = Drains(Source())
-        draining = asyncio.ensure_future(drains.run())
-        await drains.ready.wait()
-        scope = {"path": "/metrics", "method": "GET", "headers": []}
-        await Endpoint(drains, Source())(scope, None, send)
-        draining.cancel()
-        await drains.close(lambda: None)
-        return sent
-
-    _, *bodies = asyncio.run(main())
-    assert b"".join(message["body"] for message in bodies) == page
-    assert max(len(message["body"]) for message in bodies) == 64 * 1024
-    assert [message["more_body"] for message in bodies] == [True] * 4 + [False]
 
 
 @pytest.fixture

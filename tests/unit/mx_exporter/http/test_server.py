@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from mx_exporter.http import server
+from mx_exporter.http import connection, server
+from mx_exporter.http.message import Answer, App, Request
 from tests import support
 from tests.support import serving
 
@@ -197,12 +198,12 @@ def test_clients_that_read_no_answer_cannot_use_up_descriptors(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
-    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(server, "IDLE_SECONDS", 0.6)
+    monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "IDLE_SECONDS", 0.6)
 
 
-def against(app: Any, client: Callable[[tuple[str, int]], Any]) -> Any:
+def against(app: App, client: Callable[[tuple[str, int]], Any]) -> Any:
     """What ``client`` returns in a thread while ``app`` is served."""
 
     async def serve() -> Any:
@@ -218,14 +219,9 @@ def against(app: Any, client: Callable[[tuple[str, int]], Any]) -> Any:
     return asyncio.run(serve())
 
 
-def answering(body: bytes) -> Any:
-    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
-        headers = [(b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        for start in range(0, len(body), 65536):
-            piece = body[start : start + 65536]
-            more = start + 65536 < len(body)
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+def answering(body: bytes) -> App:
+    async def app(_: Request) -> Answer:
+        return Answer(body)
 
     return app
 
@@ -294,6 +290,145 @@ def test_a_connection_whose_answer_is_not_read_is_closed(request_: bytes) -> Non
     assert against(answering(body), client) < len(body)
 
 
+def test_a_page_is_handed_out_in_pieces() -> None:
+    """So that a slow reader holds a piece of it in the connection's buffer, not all of it."""
+    page = os.urandom(10_000_000)
+
+    async def serve() -> tuple[int, bytes]:
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        address = sock.getsockname()
+        serving_ = server.Server(answering(page), [sock])
+        await serving_.start()
+        reader, writer = await asyncio.open_connection(*address, limit=4096)
+        writer.write(SCRAPE[:-2] + b"Connection: close\r\n\r\n")
+        while not (held := list(serving_._connections)) or held[0]._writable.is_set():
+            await asyncio.sleep(0)
+        for _ in range(100):  # rounds of the loop in which nothing more may be written
+            await asyncio.sleep(0)
+        buffered = held[0]._transport.get_write_buffer_size()
+        got = await reader.read()
+        writer.close()
+        await serving_.stop()
+        return buffered, got
+
+    buffered, got = asyncio.run(serve())
+    assert 0 < buffered <= 2 * connection.PIECE
+    assert got.endswith(b"\r\n\r\n" + page)
+
+
+def sent(app: App, data: bytes) -> bytes:
+    """All that comes back on a connection on which ``data`` was sent."""
+
+    def client(address: tuple[str, int]) -> bytes:
+        with socket.create_connection(address, timeout=30) as sock:
+            sock.sendall(data)
+            return serving.read_all(sock)
+
+    return bytes(against(app, client))
+
+
+def test_what_an_application_is_told_of_a_request() -> None:
+    asked: list[Request] = []
+
+    async def app(request: Request) -> Answer:
+        asked.append(request)
+        return Answer(b"ok")
+
+    head = b"HEAD /a%20b%3Fc?d=e HTTP/1.1\r\nHost: a\r\nAccept: x\r\naccept: y\r\nA: \xe9\r\n"
+    answer = sent(app, head + b"Connection: close\r\n\r\n")
+    assert answer.endswith(b"content-length: 2\r\nConnection: close\r\n\r\n"), answer
+    (request,) = asked
+    assert (request.method, request.path) == ("HEAD", "/a b?c")
+    assert dict(request.headers) == {
+        "host": "a",
+        "accept": "x, y",
+        "a": "\xe9",
+        "connection": "close",
+    }
+
+
+def test_an_application_that_raises_costs_one_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def app(request: Request) -> Answer:
+        if request.path == "/bad":
+            raise ValueError("no page today")
+        return Answer(b"ok")
+
+    bad = SCRAPE.replace(b"/metrics", b"/bad")
+    answer = sent(app, bad + SCRAPE[:-2] + b"Connection: close\r\n\r\n")
+    assert [line[9:12] for line in answer.splitlines() if line.startswith(b"HTTP/")] == [
+        b"500",
+        b"200",
+    ]
+    assert "no page today" in caplog.text
+    assert b"no page today" not in answer
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+        b"Content-Length: 5\r\n\r\nhello" + SCRAPE,
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + SCRAPE,
+        b"Content-Length: 0\r\n\r\n",
+        b"Connection: close\r\n\r\n" + SCRAPE,
+    ],
+    ids=["one that waits for leave", "plain", "chunked", "empty", "after the last request"],
+)
+def test_a_body_is_read_past_and_its_answer_is_the_last(more: bytes) -> None:
+    answer = sent(answering(b"ok"), SCRAPE[:-2] + more)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"onnection: close\r\n\r\nok")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_nonsense_in_the_body_of_a_request_in_hand_is_hung_up_on() -> None:
+    async def app(_: Request) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert sent(app, SCRAPE[:-2] + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n") == b""
+
+
+def test_an_upgrade_is_declined_and_the_connection_goes_on() -> None:
+    upgrade = SCRAPE[:-2] + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    answer = sent(answering(b"ok"), upgrade + SCRAPE[:-2] + b"Connection: close\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == 2
+
+
+@pytest.mark.usefixtures("quick")
+def test_half_a_request_that_came_early_has_a_requests_time() -> None:
+    """Not the longer one of a connection that idles."""
+
+    def client(address: tuple[str, int]) -> float:
+        with socket.create_connection(address, timeout=30) as sock:
+            start = time.monotonic()
+            sock.sendall(SCRAPE + SCRAPE[:-2])
+            assert serving.read_all(sock).endswith(b"ok")
+            return time.monotonic() - start
+
+    assert min(against(answering(b"ok"), client) for _ in range(3)) < 0.5
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_given_up() -> None:
+    ended: list[str] = []
+
+    async def app(_: Request) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        raise AssertionError
+
+    def client(address: tuple[str, int]) -> None:
+        with socket.create_connection(address, timeout=30) as sock:
+            sock.sendall(SCRAPE)
+        support.wait_until(lambda: ended == ["cancelled"])
+
+    against(app, client)
+
+
 def established(server_address: tuple[str, int], client_port: int | None = None) -> int:
     """How many of the server's ends of connections (with that client) are open."""
     ours = f":{server_address[1]:04X} "
@@ -307,10 +442,6 @@ def test_closing_connections_with_unsent_bytes_count_towards_the_limit(
 ) -> None:
     monkeypatch.setattr(server, "connection_limit", lambda: 4)
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"x" * 10_000_000})
-
     def client(address: tuple[str, int]) -> None:
         sockets = []
         for _ in range(20):
@@ -320,7 +451,7 @@ def test_closing_connections_with_unsent_bytes_count_towards_the_limit(
         support.wait_until(lambda: established(address) <= 4)
         serving.close_all(sockets)
 
-    against(app, client)
+    against(answering(b"x" * 10_000_000), client)
 
 
 def test_the_oldest_connection_without_a_request_makes_room(
@@ -329,10 +460,10 @@ def test_the_oldest_connection_without_a_request_makes_room(
     monkeypatch.setattr(server, "connection_limit", lambda: 4)
     release = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        while scope["path"] == "/wait" and not release:
+    async def app(request: Request) -> Answer:
+        while request.path == "/wait" and not release:
             await asyncio.sleep(0.001)
-        await answering(b"ok")(scope, receive, send)
+        return Answer(b"ok")
 
     def client(address: tuple[str, int]) -> None:
         def connect(data: bytes) -> socket.socket:
@@ -393,11 +524,11 @@ def test_stopping_does_not_wait_for_stalled_clients(requests: list[bytes], secon
 def test_a_running_answer_is_finished_before_the_server_stops() -> None:
     started, stopping = [], []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def app(_: Request) -> Answer:
         started.append(True)
         while not stopping:
             await asyncio.sleep(0.001)
-        await answering(b"finished")(scope, receive, send)
+        return Answer(b"finished")
 
     async def serve() -> bytes:
         sock = socket.socket()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mx_exporter.http import web_config
+from mx_exporter.http.message import Answer, Request
 from tests import support
 from tests.support import serving
 from tests.support.secured import Place, Secured
@@ -104,10 +105,13 @@ def test_an_unfinished_handshake_is_closed(monkeypatch: pytest.MonkeyPatch, plac
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
     context = web_config.load(str(place.write())).tls
 
+    async def nobody(_: Request) -> Answer:
+        raise AssertionError
+
     async def serve() -> bytes:
         sock = socket.socket()
         sock.bind(("127.0.0.1", 0))
-        running = server.Server(None, [sock], context)
+        running = server.Server(nobody, [sock], context)
         await running.start()
         try:
             return await asyncio.to_thread(client, sock.getsockname())

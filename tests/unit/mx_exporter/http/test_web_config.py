@@ -72,17 +72,17 @@ def test_a_reload_of_an_invalid_file_changes_nothing(
 
 
 def test_certificates_may_be_mounted_after_the_file_that_names_them(place: Place) -> None:
-    watched = web_config.Watched(str(place.write()))
-    assert not watched.look()
+    watched = web_config.WebConfigFile(str(place.write()))
+    assert not watched.reload_if_changed()
     for name in ("crt", "key"):
         (place.path / f"server.{name}").rename(place.path / f"put-aside.{name}")
     replace(place.file, place.file.read_bytes().replace(b"server.", b"other."))
     # The first look sees it change, the second takes it for whole, the third goes on trying.
-    assert [watched.look() for _ in range(3)] == [False] * 3
+    assert [watched.reload_if_changed() for _ in range(3)] == [False] * 3
     old = watched.config
     for name in ("crt", "key"):
         (place.path / f"put-aside.{name}").rename(place.path / f"other.{name}")
-    assert watched.look()
+    assert watched.reload_if_changed()
     assert watched.config is not old
 
 
@@ -151,8 +151,8 @@ def test_a_file_that_asks_for_nothing_is_logged_once(
 ) -> None:
     place.file.write_text(text)
     assert web_config.load(str(place.file)) == web_config.WebConfig()
-    watched = web_config.Watched(str(place.file))
-    assert [watched.look() for _ in range(3)] == [False] * 3
+    watched = web_config.WebConfigFile(str(place.file))
+    assert [watched.reload_if_changed() for _ in range(3)] == [False] * 3
     (said,) = caplog.messages
     assert said == (
         f"{place.file} asks for neither TLS nor passwords: everybody may read the endpoint"
@@ -162,7 +162,7 @@ def test_a_file_that_asks_for_nothing_is_logged_once(
 def test_a_file_that_asks_for_passwords_logs_nothing(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    web_config.Watched(str(place.write(users="a")))
+    web_config.WebConfigFile(str(place.write(users="a")))
     assert caplog.messages == []
 
 

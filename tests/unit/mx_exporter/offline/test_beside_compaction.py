@@ -20,12 +20,11 @@ from mx_exporter.directory import generations
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower, StartOver
 from mx_exporter.errors import MxError
-from mx_exporter.exposition import text
 from mx_exporter.offline import fold_logs, fold_sources, inputs, sources
 from mx_exporter.offline.engines import process_pool
 from mx_log.files import SNAPSHOT_NAME
 from tests.support import ROOT, Spawner, wait_until
-from tests.support.folding import replayed_page
+from tests.support.folding import derived_page, replayed_page
 from tests.support.load_logs import ranks
 
 
@@ -277,7 +276,7 @@ def test_totals_beside_a_compacting_owner(
         least = shared[1]
         state = generations.retry_overtaken(attempt)[2].state
         most = shared[0]
-        page = text.render(text.families(state))
+        page = derived_page(state)
         (total,) = re.findall(rb'^mx_p2p_source_attempts_total\{.*result="r".*\} (.+)$', page, re.M)
         if not least <= float(total) <= most or state.lost or state.rejected:
             wrong.append((least, total, most, state.lost, state.rejected))

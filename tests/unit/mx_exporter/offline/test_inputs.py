@@ -24,13 +24,12 @@ from mx_exporter.core.state import State
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
-from mx_exporter.exposition import text
 from mx_exporter.offline.engines import process_pool
 from mx_exporter.offline.inputs import find_inputs, merge_snapshots
 from mx_log.files import SNAPSHOT_NAME
 from tests.support import Lines, load_logs
 from tests.support.commands import Run
-from tests.support.folding import live_page, page_of
+from tests.support.folding import derived_page, live_page, page_of
 from tests.support.folding import replayed_page as page
 from tests.support.load_logs import ranks
 from tests.support.log_lines import segments_in, size_of
@@ -77,9 +76,11 @@ def test_a_compaction_changes_no_page(keep: int, tmp_path: Path, run: Run) -> No
     assert (tmp_path / SNAPSHOT_NAME).exists() == (keep < 2)
     assert len(segments_in(tmp_path)) == {0: 0, 2: 16}.get(keep, len(segments_in(tmp_path)))
     assert page(tmp_path) == live_page(tmp_path) == page_of(live.fold.state) == before
-    for output in ("text", "openmetrics"):
-        metrics = text.families(live.fold.state, openmetrics=output == "openmetrics")
-        served = text.render(metrics, openmetrics=output == "openmetrics")
+    state = live.fold.state
+    for output, served in (
+        ("text", derived_page(state)),
+        ("openmetrics", page_of(state, source_id_label=False)),
+    ):
         assert run(tmp_path, output=output) == (0, served, "")
 
 

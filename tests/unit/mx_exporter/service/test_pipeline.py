@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from mx_exporter.directory.follower import Follower
 from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.directory.scan import Scan
 from mx_exporter.exposition import fold_metrics, text
+from mx_exporter.exposition.samples import FamilySamples, derived_families
+from mx_exporter.service import pipeline as pipeline_module
 from mx_exporter.service.pipeline import Pipeline
 from tests.support import Lines, wait_until
 from tests.support.writers import Writer
@@ -102,7 +105,7 @@ def folded_again(running: Pipeline, *, with_ids: bool, openmetrics: bool) -> byt
     """The part of the page that the fold alone tells, made from scratch."""
     fold = follower(running).fold
     families = [
-        *text.families(fold.state, source_id_label=with_ids, openmetrics=openmetrics),
+        *derived_families(fold.catalog, fold.state, source_id_label=with_ids),
         *fold_metrics.state_families(fold.state),
         *fold_metrics.capped_families(fold, source_id_label=with_ids),
     ]
@@ -177,13 +180,12 @@ def test_a_page_that_stays_is_not_made_again(
     directory = tmp_path / "log"
     finished(directory, 3)
     made = []
-    families = text.families
 
-    def counted(*arguments: object, **options: object) -> object:
+    def counted(*arguments: Any, **options: Any) -> Iterator[FamilySamples]:
         made.append(options)
-        return families(*arguments, **options)  # type: ignore[arg-type]
+        return derived_families(*arguments, **options)
 
-    monkeypatch.setattr(text, "families", counted)
+    monkeypatch.setattr(pipeline_module, "derived_families", counted)
     with Writer(directory) as writer, pipeline(directory) as running:
         for openmetrics in (False, True, False, True):
             running.drain(None)

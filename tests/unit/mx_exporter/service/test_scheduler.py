@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mx_exporter.service import scheduler as module
-from mx_exporter.service.scheduler import Drains
+from mx_exporter.service.scheduler import Scheduler
 
 
 class Source:
@@ -52,33 +52,33 @@ async def until(condition: Any) -> None:
     await asyncio.wait_for(poll(), 30)
 
 
-def with_drains(test: Any, *, ready: bool = True) -> None:
-    """Run ``test(source, drains)`` in a loop, after the first drain."""
+def with_scheduler(test: Any, *, ready: bool = True) -> None:
+    """Run ``test(source, scheduler)`` in a loop, after the first drain."""
 
     async def main() -> None:
         source = Source()
-        drains = Drains(source)
-        task = asyncio.ensure_future(drains.run())
+        scheduler = Scheduler(source)
+        task = asyncio.ensure_future(scheduler.run_forever())
         try:
             if ready:
                 source.permits.release()
-                await asyncio.wait_for(drains.ready.wait(), 30)
+                await asyncio.wait_for(scheduler.ready.wait(), 30)
                 assert source.started == 1
-            coroutine: Coroutine[Any, Any, None] = test(source, drains)
+            coroutine: Coroutine[Any, Any, None] = test(source, scheduler)
             await coroutine
         finally:
             source.permits.release(1000)
             task.cancel()
-            await drains.close(lambda: None)
+            await scheduler.close(lambda: None)
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(main())
 
 
 def test_scrapes_that_came_before_a_drain_share_it() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         def ask(key: str) -> asyncio.Future[Any]:
-            return asyncio.ensure_future(drains.after_drain(key, lambda: (key, source.started)))
+            return asyncio.ensure_future(scheduler.after_drain(key, lambda: (key, source.started)))
 
         first = ask("a")
         await until(lambda: source.started == 2)
@@ -92,11 +92,11 @@ def test_scrapes_that_came_before_a_drain_share_it() -> None:
         assert await asyncio.gather(*later) == [("a", 3), ("a", 3), ("b", 3)]
         assert source.started == 3
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_a_page_is_made_once_for_all_that_share_it() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         made: list[str] = []
 
         def make() -> list[str]:
@@ -104,22 +104,22 @@ def test_a_page_is_made_once_for_all_that_share_it() -> None:
             return list(made)
 
         source.permits.release()
-        pages = await asyncio.gather(*(drains.after_drain("a", make) for _ in range(5)))
+        pages = await asyncio.gather(*(scheduler.after_drain("a", make) for _ in range(5)))
         assert pages == [["mx-drain"]] * 5
         assert all(page is pages[0] for page in pages)
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_a_scrape_during_a_drain_shortens_it() -> None:
     """The drain in hand gets half of the time that the newcomer has, the newcomer's the rest."""
 
-    async def test(source: Source, drains: Drains) -> None:
-        first = asyncio.ensure_future(drains.after_drain("a", int))
+    async def test(source: Source, scheduler: Scheduler) -> None:
+        first = asyncio.ensure_future(scheduler.after_drain("a", int))
         await until(lambda: source.started == 2)
         assert source.hurried == []
         before = time.monotonic()
-        second = asyncio.ensure_future(drains.after_drain("a", int, before + 10.0))
+        second = asyncio.ensure_future(scheduler.after_drain("a", int, before + 10.0))
         await until(lambda: source.hurried)
         after = time.monotonic()
         assert before + 5.0 <= source.hurried[0] <= after + 5.0
@@ -127,82 +127,82 @@ def test_a_scrape_during_a_drain_shortens_it() -> None:
         await asyncio.gather(first, second)
         assert source.deadlines == [None, None, before + 10.0]
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_the_first_drain_is_not_shortened() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         await until(lambda: source.started == 1)
-        waiting = asyncio.ensure_future(drains.after_drain("a", int, time.monotonic()))
+        waiting = asyncio.ensure_future(scheduler.after_drain("a", int, time.monotonic()))
         await asyncio.sleep(0)
         source.permits.release(2)
         await waiting
         assert source.hurried == []
 
-    with_drains(test, ready=False)
+    with_scheduler(test, ready=False)
 
 
 def test_the_earliest_deadline_counts() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         source.permits.release()
         asked = [30.0, None, 10.0, 20.0]
-        await asyncio.gather(*(drains.after_drain("a", int, deadline) for deadline in asked))
+        await asyncio.gather(*(scheduler.after_drain("a", int, deadline) for deadline in asked))
         assert source.deadlines == [None, 10.0]
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_a_cancelled_scrape_leaves_the_others_alone() -> None:
-    async def test(source: Source, drains: Drains) -> None:
-        one = asyncio.ensure_future(drains.after_drain("a", lambda: 1))
-        other = asyncio.ensure_future(drains.after_drain("a", lambda: 2))
+    async def test(source: Source, scheduler: Scheduler) -> None:
+        one = asyncio.ensure_future(scheduler.after_drain("a", lambda: 1))
+        other = asyncio.ensure_future(scheduler.after_drain("a", lambda: 2))
         await until(lambda: source.started == 2)
         one.cancel()
         await asyncio.gather(one, return_exceptions=True)
         source.permits.release()
         assert await other == 1
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_a_page_that_fails_fails_alone() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         source.permits.release()
-        good = asyncio.ensure_future(drains.after_drain("good", lambda: 1))
+        good = asyncio.ensure_future(scheduler.after_drain("good", lambda: 1))
         with pytest.raises(ZeroDivisionError):
-            await drains.after_drain("bad", lambda: 1 // 0)
+            await scheduler.after_drain("bad", lambda: 1 // 0)
         assert await good == 1
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_a_failed_drain_is_logged_once_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         source.failing = ValueError("broken")
         for _ in range(2):
             source.permits.release()
             with pytest.raises(ValueError, match="broken"):
-                await drains.after_drain("a", int)
+                await scheduler.after_drain("a", int)
         assert caplog.text.count("draining the directory failed") == 1
         source.failing = None
         source.permits.release()
-        assert await drains.after_drain("a", lambda: 7) == 7
+        assert await scheduler.after_drain("a", lambda: 7) == 7
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_not_ready_until_a_drain_has_succeeded() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         source.seconds = 0.001
         source.failing = ValueError("broken")
         source.permits.release()
         await until(lambda: source.started == 2)
-        assert not drains.ready.is_set()
+        assert not scheduler.ready.is_set()
         source.failing = None
         source.permits.release()
-        await asyncio.wait_for(drains.ready.wait(), 30)
+        await asyncio.wait_for(scheduler.ready.wait(), 30)
         # No page before it is done, so it had no limit; the background's later ones have.
         assert source.deadlines[:2] == [None, None]
         source.permits.release()
@@ -210,15 +210,15 @@ def test_not_ready_until_a_drain_has_succeeded() -> None:
         assert source.deadlines[2] is not None
         assert source.deadlines[2] <= time.monotonic() + module.BACKGROUND_SECONDS
 
-    with_drains(test, ready=False)
+    with_scheduler(test, ready=False)
 
 
 def test_wake_ups_are_spaced_and_never_lost() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         source.permits.release(100)
         start = time.monotonic()
         for _ in range(1000):
-            await asyncio.to_thread(drains.wake_soon)
+            await asyncio.to_thread(scheduler.wake_soon)
         await until(lambda: source.started >= 2)
         # One more may follow, since a wake-up came during the last; never one a wake-up.
         assert source.started <= 2 + (time.monotonic() - start) / module.SPACING
@@ -226,61 +226,61 @@ def test_wake_ups_are_spaced_and_never_lost() -> None:
         while source.permits.acquire(blocking=False):
             pass
         before = source.started
-        asked = asyncio.ensure_future(drains.after_drain("a", int))
+        asked = asyncio.ensure_future(scheduler.after_drain("a", int))
         await until(lambda: source.started > before)
         running = source.started
-        drains.wake()
+        scheduler.wake()
         source.permits.release(2)
         await asked
         await until(lambda: source.started > running)
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_only_wake_ups_delay_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SPACING", 3600.0)
 
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         source.permits.release(100)
         # Each follows upon a drain: the very first, and a scrape's.
-        drains.wake()
+        scheduler.wake()
         await until(lambda: source.started == 2)
-        await drains.after_drain("a", int)
-        drains.wake()
+        await scheduler.after_drain("a", int)
+        scheduler.wake()
         await asyncio.sleep(0)
-        await drains.after_drain("a", int)
+        await scheduler.after_drain("a", int)
         assert source.started == 4
 
-    async def after_a_scrape(source: Source, drains: Drains) -> None:
+    async def after_a_scrape(source: Source, scheduler: Scheduler) -> None:
         source.permits.release(100)
-        await drains.after_drain("a", int)
-        drains.wake()
+        await scheduler.after_drain("a", int)
+        scheduler.wake()
         await until(lambda: source.started == 3)
 
-    with_drains(test)
-    with_drains(after_a_scrape)
+    with_scheduler(test)
+    with_scheduler(after_a_scrape)
 
 
 def test_what_a_drain_left_unread_is_read_by_the_next_one() -> None:
-    async def test(source: Source, drains: Drains) -> None:
+    async def test(source: Source, scheduler: Scheduler) -> None:
         source.everything = False
         source.permits.release()
-        await drains.after_drain("a", int, 1.0)
+        await scheduler.after_drain("a", int, 1.0)
         source.everything = True
         source.permits.release()
         await until(lambda: source.started == 3)
 
-    with_drains(test)
+    with_scheduler(test)
 
 
 def test_time_alone_drains_too() -> None:
-    async def test(source: Source, drains: Drains) -> None:  # noqa: ARG001
+    async def test(source: Source, scheduler: Scheduler) -> None:  # noqa: ARG001
         source.permits.release(10)
         await until(lambda: source.started >= 4)
 
-    async def quick(source: Source, drains: Drains) -> None:
+    async def quick(source: Source, scheduler: Scheduler) -> None:
         source.seconds = 0.001
-        drains.wake()  # the wait for the old period is over
-        await test(source, drains)
+        scheduler.wake()  # the wait for the old period is over
+        await test(source, scheduler)
 
-    with_drains(quick)
+    with_scheduler(quick)

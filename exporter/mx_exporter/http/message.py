@@ -1,0 +1,39 @@
+"""A request and its answer, as the connection hands them on. No sockets, no bytes of HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+
+TEXT = "text/plain; charset=utf-8"
+
+
+class Request(NamedTuple):
+    """What a client asks for. Bodies are not read.
+
+    :ivar path: without the query, its escapes undone.
+    :ivar headers: by lower-case name; one that comes twice is one list.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class Answer(NamedTuple):
+    """What it gets. ``Date``, ``Content-Length`` and ``Connection`` are the connection's affair."""
+
+    body: bytes
+    content_type: str = TEXT
+    status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+#: What answers requests.
+App = Callable[[Request], Awaitable[Answer]]
+
+
+def plain(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Answer:
+    """An answer of one line."""
+    return Answer(text.encode() + b"\n", TEXT, status, headers)

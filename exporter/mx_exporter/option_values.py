@@ -1,0 +1,135 @@
+"""From the text of an option to its value.
+
+A parser takes a trimmed text and raises ValueError, which says what was expected.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from mx_log.values import FALSE, TRUE, whole_number
+
+#: Seconds between two tries of a standby to take over.
+DEFAULT_BIND_RETRY_SECS = 15.0
+
+
+class Directory(NamedTuple):
+    """Where the segments lie, and whether somebody named the place.
+
+    A directory that was named is used as it is. The default lies where anybody may write, so it
+    is used only while it is a real directory of our own user: see :meth:`objection`.
+    """
+
+    path: str
+    named: bool
+
+    def objection(self) -> str | None:
+        """Why the directory may not be read, or None. One that does not exist is no objection."""
+        if self.named:
+            return None
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return None
+        if stat.S_ISLNK(found.st_mode):
+            return "is a symbolic link"
+        if not stat.S_ISDIR(found.st_mode):
+            return "is not a directory"
+        if found.st_uid != os.geteuid():
+            return f"belongs to uid {found.st_uid}, and this is uid {os.geteuid()}"
+        return None
+
+
+class Listen(NamedTuple):
+    """Where the endpoint listens. ``host`` None: all interfaces. ``port`` 0: no endpoint."""
+
+    host: str | None
+    port: int
+
+    def __str__(self) -> str:
+        host = "*" if self.host is None else self.host
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def parse_at_least_one(text: str) -> int:
+    number = whole_number(text)
+    if number < 1:
+        raise ValueError("expected a whole number, at least 1")
+    return number
+
+
+def parse_port(text: str) -> int:
+    try:
+        port = whole_number(text)
+    except ValueError:
+        port = 65536
+    if port > 65535:
+        raise ValueError("expected a port up to 65535 (0 or below: no endpoint)")
+    return max(port, 0)
+
+
+def parse_listen(text: str) -> Listen:
+    match = re.fullmatch(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[^:]+)", text)
+    if match is None:
+        raise ValueError("expected HOST:PORT, such as 127.0.0.1:9402, [::1]:9402 or :9402")
+    return Listen(match["v6"] or match["host"] or None, parse_port(match["port"]))
+
+
+def parse_boolean(text: str) -> bool:
+    word = text.lower()
+    if word not in TRUE and word not in FALSE:
+        raise ValueError("expected 1, true, yes, on, or 0, false, no, off")
+    return word in TRUE
+
+
+def parse_directory(text: str) -> Directory:
+    if "\0" in text:
+        raise ValueError("expected a path")
+    return Directory(text, named=True)
+
+
+def parse_path(text: str) -> str:
+    return parse_directory(text).path
+
+
+def parse_gateway(text: str) -> str:
+    """An address as `push_to_gateway` takes it, without a slash at its end."""
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        # Reading the port is what looks at it.
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = good and not (parts.query or parts.fragment)
+    except ValueError:
+        good = False
+    if not good or any(character.isspace() for character in url):
+        raise ValueError("expected HOST:PORT or an http(s) address, such as http://gateway:9091")
+    return url.rstrip("/")
+
+
+def parse_text(text: str) -> str:
+    return text
+
+
+def parse_duration(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError("expected a number of seconds, 0 or more")
+    return seconds
+
+
+def parse_bind_retry(text: str) -> float:
+    """Never an error: a standby that gives up over this would be the worse surprise."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return DEFAULT_BIND_RETRY_SECS
+    return max(seconds, 1.0) if math.isfinite(seconds) else DEFAULT_BIND_RETRY_SECS
