@@ -461,3 +461,20 @@ def test_a_compaction_before_the_listing_is_noticed(tmp_path, monkeypatch):
     reader.drain()
     assert owner.covered, "nothing was compacted"
     assert (attempts(reader), reader.fold.state.lost) == (3, 0)
+
+
+def test_a_segment_that_a_snapshot_stands_for_is_not_read_though_it_remains(tmp_path, monkeypatch):
+    """The owner ended before it removed them."""
+    log = Lines()
+    for n in range(3):
+        log.segment(tmp_path, n, [("source_attempted", {"policy": "random", "result": "success"})])
+    owner, reader = Follower(str(tmp_path), Fold(CATALOG)), Follower(str(tmp_path), Fold(CATALOG))
+    owner.drain()
+    reader.drain()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", lambda *_, **__: None)
+        Compactor(1, 10**9, min_age=0.0).compact(owner)
+    reader.drain()
+    assert reader.covered
+    assert (reader.segments, len(reader.leftover)) == ([], 3)
+    assert (attempts(reader), reader.fold.state.duplicates) == (3, 0)
