@@ -283,7 +283,7 @@ class Follower:
     def _take_up_snapshot(self, dir_fd: int) -> set[str]:
         """Start over from the directory's snapshot, if it holds another state than the last one.
 
-        Returns the processes that it does not know to be gone: those without a segment are.
+        Returns the processes that it knows: those without a segment are gone.
         """
         covered = self._snapshot.covered
         new = self._snapshot.refresh(self.fold.catalog, dir_fd)
@@ -295,7 +295,7 @@ class Follower:
         self._reader.lift_limit()
         self.fold = self.fold.fresh(new.state)
         self._set_segments([segment.unread() for segment in self._segments.values()])
-        return {proc for proc, book in new.state.books.items() if not book.gone}
+        return set(new.state.books)
 
     def _list(self, dir_fd: int) -> list[Segment]:
         """Note which files came and went; return the segments that are not done."""

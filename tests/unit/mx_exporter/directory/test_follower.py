@@ -174,6 +174,22 @@ def test_finished_segments_are_not_opened_again(follower, tmp_path, monkeypatch)
         assert opened == [writer.path.name]
 
 
+def test_a_drain_that_finds_nothing_new_changes_nothing(follower, tmp_path):
+    """What was rendered is shown again as long as nothing changes."""
+    with Writer(tmp_path) as ended, Writer(tmp_path, "bbbbbbbbbbbb") as writer:
+        ended.log()
+        writer.log()
+        follower.drain()
+        ended.close()
+        follower.drain()
+        before = follower.changes
+        follower.drain()
+        assert follower.changes == before
+        writer.log()
+        follower.drain()
+        assert follower.changes > before
+
+
 def test_no_descriptor_is_held_between_drains(follower, tmp_path):
     with Writer(tmp_path) as writer:
         writer.log()
