@@ -81,8 +81,8 @@ def test_an_endless_line_is_not_held_and_its_tail_is_no_line():
 @pytest.mark.parametrize(("tail", "rest"), [(b"half", b"half"), (b"x" * 30, b"")])
 def test_rest_forgets_what_it_gave(tail, rest):
     splitter = LineSplitter(LIMIT)
-    for feed, given in ((splitter.feed, b"a"), (splitter.measure, (b"a", 2))):
+    for feed, line in ((splitter.feed, b"a"), (splitter.measure, (b"a", 2))):
         splitter.feed(tail)
         assert splitter.rest() == rest
         assert splitter.rest() == b""
-        assert feed(b"a\n") == [given]
+        assert feed(b"a\n") == [line]
