@@ -1,6 +1,6 @@
-"""Reading beside an exporter that compacts: noticing that it overtook us, and starting over.
+"""Reading beside an exporter that compacts: a reader that was overtaken notices, and starts over.
 
-Whoever compacts puts a new snapshot in place before it removes the segments that this one stands
+A compaction puts a new snapshot in place before it removes the segments that the snapshot stands
 for. So a listing is whole when the directory has the same snapshot after it as before it; and a
 listed segment that is gone when it is to be opened is in another snapshot.
 """
@@ -30,21 +30,24 @@ class Generations:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int, int] | None] = {}
 
-    def take(self, directory: str) -> None:
-        """Note the snapshot of a directory, which is to be listed or read after this."""
+    def note(self, directory: str) -> None:
+        """Note the snapshot that a directory has before it is listed or read."""
         self._seen.setdefault(directory, _identity(directory))
 
     def check(self) -> None:
-        """Raises `StartOver`, with the directory, when one has another snapshot by now."""
+        """Check that each directory still has the snapshot that was noted.
+
+        :raises StartOver: one has another; ``str()`` is the directory.
+        """
         for directory, seen in self._seen.items():
             if _identity(directory) != seen:
                 raise StartOver(directory)
 
 
-def settled(attempt: Callable[[], T]) -> T:
-    """What ``attempt`` returns once it raises no `StartOver`.
+def retry_overtaken(attempt: Callable[[], T]) -> T:
+    """Call ``attempt`` until it is not overtaken, and return what it returns.
 
-    :raises MxError: it was overtaken again and again.
+    :raises MxError: it raised `StartOver` again and again.
     """
     where = ""
     for _ in range(_ATTEMPTS):

@@ -212,7 +212,7 @@ def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path)
             attempt = ("source_attempted", {"policy": "random", "result": "success"})
             Lines("ffffffffffff").segment(directory, 0, [attempt])
     finally:
-        maintenance.finish(5)
+        maintenance.finish_shipping(5)
         running.close()
 
 
@@ -241,7 +241,7 @@ def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
                 running.drain(None)
                 wait_until(lambda: output.read_bytes() == before + after)
         finally:
-            maintenance.finish(5)
+            maintenance.finish_shipping(5)
             running.close()
 
 
