@@ -78,7 +78,7 @@ def test_an_endless_line_is_not_held_and_its_tail_is_no_line():
     assert splitter.too_long == 1
 
 
-@pytest.mark.parametrize(("tail", "rest"), [(b"half", b"half"), (b"x" * 30, b"")])
+@pytest.mark.parametrize(("tail", "rest"), [(b"half", b"half"), (b"x" * LIMIT, b"")])
 def test_rest_forgets_what_it_gave(tail, rest):
     splitter = LineSplitter(LIMIT)
     for feed, line in ((splitter.feed, b"a"), (splitter.measure, (b"a", 2))):
