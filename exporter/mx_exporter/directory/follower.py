@@ -326,14 +326,14 @@ class Follower:
 
     def _read(self, segment: Segment, dir_fd: int) -> bool:
         """Read what a segment has; return whether that is all, and nobody holds the segment."""
-        read_before = self.bytes_read
+        before = (self.bytes_read, self.rewritten)
         try:
             look = self._reader.read(segment, self.fold, dir_fd)
         except FileNotFoundError:
             if self._snapshot.is_overtaken(dir_fd):
                 raise StartOver from None
             return False
-        self.changes += self.bytes_read != read_before
+        self.changes += (self.bytes_read, self.rewritten) != before
         if look is None:
             return False
         if self._uses_locks(segment):
