@@ -69,6 +69,6 @@ def test_a_book_is_of_a_living_writer_with_locks_until_something_else_is_known()
     first, second = whole.state.books["a" * 12], whole.state.books["b" * 12]
     assert (first.gone, first.locked) == (False, True)
     assert (second.gone, second.locked) == (False, False)
-    for _ in range(2):
+    for _ in range(3):
         whole.writer_gone("a" * 12)
     assert (first.gone, second.gone, whole.state.gone) == (True, False, 1)

@@ -96,7 +96,7 @@ def test_a_buckets_exemplar_is_that_of_the_last_event_whenever_it_was_observed()
     """Two processes may log in the same microsecond: the greater id is the later one."""
     lines = [
         Lines(proc * 12)("sources_ordered", policy="p", seconds=value)
-        for proc, value in (("b", 0.25), ("a", 0.5), ("c", 0.75))
+        for proc, value in (("b", 0.25), ("c", 0.75), ("a", 0.5))
     ]
     events = CATALOG.decoder.decode(lines)
     series = Observed("1", BOUNDS)
@@ -108,9 +108,11 @@ def test_a_buckets_exemplar_is_that_of_the_last_event_whenever_it_was_observed()
 
 def test_the_latest_value_is_that_of_the_greatest_stamp():
     series = Latest("1")
-    for value, stamp in ((0.2, ("2", "a", 1)), (0.1, ("1", "b", 9)), (0.3, ("2", "a", 2))):
+    for value, stamp in ((0.2, ("2", "a", 1)), (0.3, ("2", "a", 2)), (0.1, ("1", "b", 9))):
         series.set(value, stamp)
     assert (series.value, series.stamp) == (0.3, ("2", "a", 2))
+    series.set(0.35, ("2", "a", 2))
+    assert series.value == 0.35, "of one event the last"
     other = Latest("1")
     other.set(0.4, ("2", "b", 0))
     series.merge(other)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import WITH_HEADER, Catalog
+from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
 from tests.support import Lines
 from tests.support.folding import fold, value
@@ -59,6 +63,15 @@ def test_past_the_cap_a_load_of_a_known_label_set_is_tracked():
     whole.feed_lines([Lines("bbbbbbbbbbbb", start=100)("load_started", **load)])
     assert list(whole.state.loads.in_progress().values()) == [2]
     assert whole.state.refused == {}
+
+
+def test_a_free_label_that_the_event_does_not_give_has_no_zero_series():
+    selections = CATALOG.by_name["mx_p2p_source_selections_total"]
+    labels = tuple(label._replace(values=None) for label in selections.labels)
+    free = dataclasses.replace(selections, labels=labels, zeros=WITH_HEADER)
+    whole = Fold(Catalog(CATALOG.events.values(), [free]))
+    whole.feed_lines([Lines().header()])
+    assert whole.state.series == {free.name: {}}
 
 
 def test_what_the_cap_refused_is_not_forgotten_with_the_state():
