@@ -7,7 +7,6 @@ listed segment that is gone when it is to be opened is in another snapshot.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -28,11 +27,11 @@ class Generations:
     """Which snapshot each directory had before it was listed. Picklable."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int, int] | None] = {}
+        self._seen: dict[str, snapshot.Identity | None] = {}
 
     def note(self, directory: str) -> None:
         """Note the snapshot that a directory has before it is listed or read."""
-        self._seen.setdefault(directory, _identity(directory))
+        self._seen.setdefault(directory, snapshot.identity_in(directory))
 
     def check(self) -> None:
         """Check that each directory still has the snapshot that was noted.
@@ -40,7 +39,7 @@ class Generations:
         :raises StartOver: one has another; ``str()`` is the directory.
         """
         for directory, seen in self._seen.items():
-            if _identity(directory) != seen:
+            if snapshot.identity_in(directory) != seen:
                 raise StartOver(directory)
 
 
@@ -59,14 +58,3 @@ def retry_overtaken(attempt: Callable[[], T]) -> T:
         f"{where}: was compacted while it was read, {_ATTEMPTS} times in a row; try again, or name "
         "a copy of it"
     )
-
-
-def _identity(directory: str) -> tuple[int, int, int] | None:
-    try:
-        dir_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return snapshot.identity(dir_fd)
-    finally:
-        os.close(dir_fd)

@@ -53,8 +53,17 @@ def amend(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> Identity
 
 def identity(dir_fd: int) -> Identity | None:
     """The identity of a directory's snapshot; None when there is none."""
+    return _identity_at(SNAPSHOT_NAME, dir_fd)
+
+
+def identity_in(directory: str) -> Identity | None:
+    """The same for a directory that is named by its path."""
+    return _identity_at(os.path.join(directory, SNAPSHOT_NAME))
+
+
+def _identity_at(path: str, dir_fd: int | None = None) -> Identity | None:
     try:
-        return _identity(os.stat(SNAPSHOT_NAME, dir_fd=dir_fd, follow_symlinks=False))
+        return _identity(os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
     except OSError:
         return None
 
