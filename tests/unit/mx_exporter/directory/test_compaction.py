@@ -10,8 +10,7 @@ import pytest
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import compaction as module
-from mx_exporter.directory import reading, snapshot
+from mx_exporter.directory import reading, retention, snapshot
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
@@ -289,7 +288,7 @@ def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
             compactor_of(retain=1, max_segments=10**9).compact(owner)
         return real(segment, dir_fd)
 
-    monkeypatch.setattr(module, "STEP_BYTES", 2000)
+    monkeypatch.setattr(retention, "STEP_BYTES", 2000)
     monkeypatch.setattr(reader, "_read", compact_then_read)
     reader.drain()
     assert state["compacted"] == 3

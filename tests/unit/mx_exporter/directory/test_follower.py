@@ -461,3 +461,36 @@ def test_a_compaction_before_the_listing_is_noticed(tmp_path, monkeypatch):
     reader.drain()
     assert owner.covered, "nothing was compacted"
     assert (attempts(reader), reader.fold.state.lost) == (3, 0)
+
+
+@pytest.mark.parametrize("when", ["between", "within"])
+def test_a_segment_that_a_snapshot_stands_for_is_not_read_though_it_remains(
+    tmp_path, monkeypatch, when
+):
+    """The owner ended before it removed them: between two drains, or within one."""
+    log = Lines()
+    for n in range(3):
+        log.segment(tmp_path, n, [("source_attempted", {"policy": "random", "result": "success"})])
+    owner, reader = Follower(str(tmp_path), Fold(CATALOG)), Follower(str(tmp_path), Fold(CATALOG))
+    owner.drain()
+    scan = reader._scan.refresh
+
+    def compact_and_end() -> None:
+        if not owner.covered:
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "unlink", lambda *_, **__: None)
+                Compactor(1, 10**9, min_age=0.0).compact(owner)
+
+    def compact_then_list(dir_fd: int) -> bool:
+        compact_and_end()
+        return scan(dir_fd)
+
+    if when == "within":
+        monkeypatch.setattr(reader._scan, "refresh", compact_then_list)
+    else:
+        reader.drain()
+        compact_and_end()
+    reader.drain()
+    assert reader.covered
+    assert (reader.segments, len(reader.leftover)) == ([], 3)
+    assert (attempts(reader), reader.fold.state.duplicates) == (3, 0)

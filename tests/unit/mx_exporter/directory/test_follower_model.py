@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import compaction, reading, segments
+from mx_exporter.directory import reading, retention, segments
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.files import parse_segment_name
@@ -617,7 +617,7 @@ class Tampered(AppendOnly):
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that end within lines, and compactions of few segments."""
     monkeypatch.setattr(segments, "BLOCK_BYTES", 400)
-    monkeypatch.setattr(compaction, "STEP_BYTES", 3000)
+    monkeypatch.setattr(retention, "STEP_BYTES", 3000)
 
 
 @pytest.mark.long

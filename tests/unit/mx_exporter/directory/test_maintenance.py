@@ -10,7 +10,8 @@ import pytest
 
 from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.directory.compaction import GRACE_SECONDS, Compactor
+from mx_exporter.directory.compaction import Compactor
+from mx_exporter.directory.retention import GRACE_SECONDS
 from mx_log.files import SNAPSHOT_NAME
 from tests.support.compacting import fill
 from tests.support.folding import follow, pages
