@@ -13,7 +13,7 @@ SOAK_SECONDS ?= 3600
 TORCH  ?= torch==2.13.0
 CLIENT ?= modelexpress==0.7.0
 
-.PHONY: help demo test test-client bench soak lint docs tools clean
+.PHONY: help demo test test-client bench soak mutants lint docs tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make bench   the table of docs/performance.md, in ten minutes (ARGS=\"--json FILE\")"
 	@echo "make soak    eight ranks at 2,000 events/s for SOAK_SECONDS=3600"
 	@echo "make test-client   the real client's code, in an environment with torch"
+	@echo "make mutants faults that no test notices, by module (ARGS=ledger: of one; for hours)"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
@@ -43,6 +44,9 @@ soak: $(VENV)/.test
 
 test-client: $(VENV)/.test $(VENV)-client/.made
 	$(BIN)/python -m pytest tests/system/client $(ARGS)
+
+mutants: $(VENV)/.mutation
+	$(BIN)/python -m tests.mutation.run $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
@@ -71,6 +75,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.bench: $(VENV)/.test
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter,test,bench]'
+	@touch $@
+
+$(VENV)/.mutation: $(VENV)/.test
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[exporter,test,mutation]'
 	@touch $@
 
 $(VENV)-client/.made: tests/system/client/requirements.txt | $(VENV)/bin/python

@@ -114,10 +114,11 @@ def recorders_page() -> Iterator[str]:
     yield "```python\nfrom mx_emitter import enable_metrics, get_logger, metrics\n```\n"
     yield (
         "Nothing here raises, waits, or does anything at all while `MX_METRICS_ENABLED` is not on. "
-        "Each recorder and timer takes further keyword arguments, which are logged too. Labels are "
+        "Each recorder and timer takes further keyword arguments, which are logged too; one that "
+        "is named as a field of the event's own is logged as `field_<name>`. Labels are "
         "logged as `str(value)`, numbers as they were given: what is an unexpected label or a "
         "refused number is decided when a [family](families.md) is derived. A recorder that is not "
-        "listed, of a newer client, is logged as "
+        "listed, of a newer client, is logged, whatever its name, as "
         "[`recorder_called`](events.md#recorder_called).\n"
     )
     yield "## Recorders\n"
@@ -131,7 +132,8 @@ def recorders_page() -> Iterator[str]:
         "A timer is a context manager, or a decorator, and yields itself: its `seconds` is the "
         "duration, in seconds, once the body has ended, whether metrics are on or off. It logs "
         "when the body begins and when it ends; what the body raises passes through, and is on the "
-        "second event as `error_type` and `error`.\n"
+        "second event as `error_type` and `error`. It may be used again, also within itself and by "
+        "several threads; to leave one that was not entered does nothing.\n"
     )
     yield (
         "```python\n"
@@ -176,12 +178,22 @@ def recorders_page() -> Iterator[str]:
         "```\n"
     )
     yield (
-        "It has `debug`, `info`, `warning`, `error`, `critical`, `exception`, `log(level, event)` "
-        "and `bind`. The first argument names the event, further ones are formatted into it by "
-        "`%`; `exc_info=True` adds the traceback as the field `exception`. Fields may be any "
-        f"values. The reserved keys ({code(sorted(schema.RESERVED_KEYS))}) belong to the line: a "
-        "field of such a name becomes `field_<name>`. Events that no family knows are counted as "
-        "skipped by the exporter, and stay in the log.\n"
+        "It is structlog's bound logger, with `debug`, `info`, `warning`, `error`, `critical`, "
+        "`exception`, `log(level, event)`, the same for coroutines (`ainfo`, …), `bind`, `unbind` "
+        "and `new`. The first argument names the event, further ones are formatted into it by "
+        "`%`; `exc_info=True` adds the traceback as the field `exception`. What was bound by "
+        "`structlog.contextvars` is merged into its events; recorders' events carry none of it. "
+        "Fields may be any values. The reserved keys "
+        f"({code(sorted(schema.RESERVED_KEYS))}) belong to the line: a field of such a name "
+        "becomes `field_<name>`. Events that no family knows are counted as skipped by the "
+        "exporter, and stay in the log.\n"
+    )
+    yield (
+        "The names of [our own events](events.md) may be used where all required fields are given; "
+        "an event that lacks one is logged as `engine_event`, with the name it was given in "
+        "`field_event`. Headers and `events_dropped` only the emitter itself logs. An engine that "
+        "has a structlog set-up of its own can "
+        "[copy its events here](engines.md#an-engine-with-a-structlog-set-up-of-its-own).\n"
     )
 
 

@@ -102,20 +102,23 @@ def fit_values(_logger: object, _method_name: str, event_dict: EventDict) -> Eve
 
     Of an event of the schema labels become text as well, and numbers are numbers where they can.
     """
-    fits = _FITS.get(event_dict["event"], _NO_FITS)
-    odd = []
+    odd = None
     for name, value in event_dict.items():
         kind = type(value)
         if kind is str:
             if value:
                 continue
-        elif kind is float:
-            if -_INFINITY < value < _INFINITY and fits.get(name, number) is number:
-                continue
-        elif kind is int and 0 <= value < 1 << 63 and fits.get(name, number) is number:
+        elif name in _NUMBERS and (
+            (kind is float and -_INFINITY < value < _INFINITY)
+            or (kind is int and 0 <= value < 1 << 63)
+        ):
             continue
-        odd.append(name)
-    if odd:
+        if odd is None:
+            odd = [name]
+        else:
+            odd.append(name)
+    if odd is not None:
+        fits = _FITS.get(event_dict["event"], _NO_FITS)
         flattening = Flattening()
         for name in odd:
             fit = fits.get(name)
@@ -224,6 +227,8 @@ _FITS = {
     }
     for event in EVENTS.values()
 }
+#: Names of fields that are numbers in every event that has them.
+_NUMBERS = frozenset({"bytes", "count", "seconds"})
 _NO_FITS: dict[str, Callable[[Any], object]] = {}
 
 #: event -> the fields that it must have, and all that readers check.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import time
 from _thread import get_ident
 from collections.abc import Callable
-from time import perf_counter
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -70,7 +70,7 @@ class Timer:
             started = self._kind.started
             if started is not None and not sink.off:
                 log.log_fields("info", started, self._fields.copy())
-            self._spans.append((get_ident(), perf_counter(), None))
+            self._spans.append((get_ident(), time.perf_counter(), None))
         except Exception:  # close to the recursion limit
             warn_once.uncounted += ("unencodable",)
         return self
@@ -84,7 +84,7 @@ class Timer:
         spans = self._spans
         span = None
         try:
-            now = perf_counter()
+            now = time.perf_counter()
             if len(spans) > 1:
                 span = self._find_span()
                 spans.remove(span)
@@ -159,7 +159,7 @@ class LoadTimer(Timer):
             running = load.Load()
             load.begin(running)
             log.log_fields("info", "load_started", self._fields.copy())
-            self._spans.append((get_ident(), perf_counter(), running))
+            self._spans.append((get_ident(), time.perf_counter(), running))
         except Exception:  # close to the recursion limit
             warn_once.uncounted += ("unencodable",)
             if running is not None:
@@ -167,7 +167,7 @@ class LoadTimer(Timer):
         except BaseException as error:  # of a signal handler: the body will not run
             if running is not None:
                 if all(span[2] is not running for span in self._spans):
-                    self._spans.append((get_ident(), perf_counter(), running))
+                    self._spans.append((get_ident(), time.perf_counter(), running))
                 self.__exit__(type(error), error, None)
             raise
         return self

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests import support
+from tests.support.shared import once
 
 LEAKS = {
     "thread": "threading.Thread(target=threading.Event().wait, daemon=True).start()",
@@ -79,3 +81,21 @@ def test_busy_loops_end_with_the_run(spawn: support.Spawner, tmp_path: Path) -> 
     pids = re.findall(r"^(\d+) (\d+)", process.output, re.MULTILINE)
     assert len(pids) == 1
     assert not [pid for pid in pids[0] if Path(f"/proc/{pid}").exists()]
+
+
+def test_what_is_costly_is_made_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    made: list[Path] = []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        (folder / "part").touch(exist_ok=False)
+        if len(made) == 1:
+            raise OSError("the first attempt fails half-way")
+
+    with pytest.raises(OSError, match="half-way"):
+        once(tmp_path_factory, "hygiene", make)
+    with ThreadPoolExecutor(4) as workers:
+        found = list(workers.map(lambda _: once(tmp_path_factory, "hygiene", make), range(8)))
+    assert len(made) == 2
+    assert set(found) == {made[-1]}
+    assert (made[-1] / "part").exists()

@@ -18,7 +18,7 @@ import time
 from mx_emitter import get_logger
 from mx_exporter.config import Directory, Settings
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.directory.maintenance import Keeper
+from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.service.pipeline import Pipeline
 from mx_exporter.service.scheduler import Scheduler
 
@@ -47,7 +47,7 @@ def noticed(pipeline: Pipeline, count: int) -> list[float]:
 
 async def main(directory: str, count: int) -> None:
     settings = Settings(directory=Directory(directory, named=True))
-    pipeline = Pipeline(settings, Keeper(CATALOG, settings), lambda: scheduler.wake_soon())
+    pipeline = Pipeline(settings, Maintenance(CATALOG, settings), lambda: scheduler.wake_soon())
     scheduler = Scheduler(pipeline)
     get_logger().info("begin")
     draining = asyncio.create_task(scheduler.run_forever())

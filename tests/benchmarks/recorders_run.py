@@ -1,25 +1,29 @@
 """Times recorders in a process of its own: recorders_run.py on|off
 
 ``on``: ours, the published client's, which is on the path and whose multiprocess directory the
-environment names, and the floor: `orjson.dumps` of the very line that ours logged, and `os.write`
-of it to a file beside ours. ``off``: ours while metrics are off, and an empty method. One line of
-JSON for each comparison: who, against what, seconds a call of either in each round.
+environment names; the floor: `orjson.dumps` of the very line that ours logged, and `os.write` of
+it to a file beside ours; and structlog as its documentation has it. ``off``: ours while metrics
+are off, and an empty method. One line of JSON for each comparison: who, against what, seconds a
+call of either in each round.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import timeit
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
+import structlog
 
 from mx_emitter import enable_metrics, metrics
 from mx_log.files import parse_segment_name
+from mx_log.schema import RESERVED_KEYS
 from tests.benchmarks import one_load
 from tests.benchmarks.measuring import alternating, seconds
 
@@ -111,8 +115,39 @@ def on() -> Iterator[tuple[str, str, list[float], list[float]]]:
         least: Callable[[], float] = lambda: _then(bare(), lambda: os.ftruncate(floor, 0))  # noqa: B023, E731
         yield name, "floor", *alternating(ours(statement, CALLS), least, ROUNDS)
     os.close(floor)
+    with open(place.parent / "structlog", "ab") as file:
+        logger = as_documented(file)
+        for name, statement in RECORDERS.items():
+            fields = _fields_of(statement, place)
+            theirs = _timer("log.info(event, **fields)", CALLS, log=logger, **fields)
+            logs: Callable[[], float] = lambda: _then(theirs(), lambda: file.truncate(0))  # noqa: B023, E731
+            yield name, "structlog", *alternating(ours(statement, CALLS), logs, ROUNDS)
     logged = b"".join(segment.read_bytes() for segment in _segments(place))
     assert b'"events_dropped"' not in logged
+
+
+def as_documented(file: BinaryIO) -> Any:
+    """A logger that is set up for speed as structlog's documentation has it."""
+    return structlog.wrap_logger(
+        structlog.BytesLogger(file),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(serializer=orjson.dumps),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        cache_logger_on_first_use=True,
+    ).bind()
+
+
+def _fields_of(statement: str, place: Path) -> dict[str, Any]:
+    """What a recorder's event says of itself."""
+    _timer(statement, 1, m=metrics)()
+    line = orjson.loads(_segments(place)[-1].read_bytes().splitlines()[-1])
+    fields = {name: value for name, value in line.items() if name not in RESERVED_KEYS}
+    return {"event": line["event"], "fields": fields}
 
 
 def off() -> Iterator[tuple[str, str, list[float], list[float]]]:

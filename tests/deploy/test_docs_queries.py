@@ -17,7 +17,7 @@ PAGES = sorted([*DEPLOY.parent.glob("*.md"), *DEPLOY.parent.glob("docs/*.md")])
 OTHERS = {"mx_activate", "mx_emitter", "mx_exporter", "mx_log", "mx_metrics", "mx_"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DEPLOY.parent)))
 def test_guides_name_series_that_exist(page: Path, series: dict[str, set[str]]) -> None:
     text = page.read_text()
     named = set(re.findall(r"(?<![\w./])mx_\w*(?![\w.]*/)", text))

@@ -24,8 +24,8 @@ _HIGH_DESCRIPTOR = 4000
 # How an open segment is marked as ours: by the signal that would tell of input on it, which is
 # never asked for. The C library has this one to itself, and lets no program use it. So no other
 # open file has it, and asking for it takes a quarter of the time of ``fstat``.
-_MARK = 32
-_GET_MARK = fcntl.F_GETSIG
+MARK = 32
+GET_MARK = fcntl.F_GETSIG
 
 
 class Segment:
@@ -89,7 +89,7 @@ class Segment:
         """Whether the descriptor is still that of the segment: asked before each write."""
         try:
             if self._marked:
-                return fcntl.fcntl(self.fd, _GET_MARK) == _MARK
+                return fcntl.fcntl(self.fd, GET_MARK) == MARK
             return self._is_identical(os.fstat(self.fd))
         except OSError:
             return False
@@ -154,8 +154,8 @@ def _moved_up(fd: int) -> int:
 def _mark(fd: int) -> bool:
     """Mark an open file as ours; whether it is marked now."""
     try:
-        fcntl.fcntl(fd, fcntl.F_SETSIG, _MARK)
-        return fcntl.fcntl(fd, fcntl.F_GETSIG) == _MARK
+        fcntl.fcntl(fd, fcntl.F_SETSIG, MARK)
+        return fcntl.fcntl(fd, fcntl.F_GETSIG) == MARK
     except OSError:
         return False
 

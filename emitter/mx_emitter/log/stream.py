@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from fcntl import fcntl
 from time import time_ns
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from . import warn_once
 from .directory import opened, weigh
 from .encode import encode
 from .forks import here
-from .segment import Segment, is_there
+from .segment import GET_MARK, MARK, Segment, is_there
 
 _Returned = TypeVar("_Returned")
 
@@ -267,7 +268,11 @@ class Stream:
                     return reason
                 continue
             segment = self._segment
-            if segment is None or not segment.is_ours():
+            try:  # the usual answer of `Segment.is_ours`, without its call
+                ours = fcntl(self._fd, GET_MARK) == MARK
+            except (OSError, ValueError):
+                ours = False
+            if segment is None or not (ours or segment.is_ours()):
                 # Somebody closed our descriptor: there are libraries that close all of them. It
                 # may be a file or a socket of the engine's by now.
                 self._let_go(close=False)
@@ -278,25 +283,34 @@ class Stream:
             if self._unclean is not None:
                 line = b"\n" + line
                 size += 1
-            # The number is drawn now. From here to the write no call stands, in which a signal
-            # handler could log, or raise and cost the number.
-            if seq != (free[0] if free else self._next_seq) or segment is not self._segment:
-                continue
-            if free:
-                del free[0]
-            else:
-                self._next_seq = seq + 1
-            break
+            # The number is drawn if it is still the one that the line has. From the comparison to
+            # the drawing, and on to the write, stands neither a call nor a jump that is taken:
+            # there a signal handler could log, and take the same.
+            drawn = False
+            try:
+                if free:
+                    if segment is self._segment and seq == free[0]:
+                        del free[0]
+                        drawn = True
+                elif segment is self._segment and seq == self._next_seq:
+                    self._next_seq = seq + 1
+                    drawn = True
+                if drawn:
+                    self._unclean = seq
+                    written = os.write(self._fd, line)
+                    break
+            except OSError as error:
+                free += [seq]  # no call: it must not fail close to the recursion limit
+                return self._reason(error, "io_error")
+            except RecursionError:
+                if drawn:
+                    free += [seq]
+                raise
+            except BaseException:
+                if drawn:
+                    self._settle_write(segment, seq, size)
+                raise
 
-        self._unclean = seq
-        try:
-            written = os.write(self._fd, line)
-        except OSError as error:
-            free.append(seq)
-            return self._reason(error, "io_error")
-        except BaseException:
-            self._settle_write(segment, seq, size)
-            raise
         self._size += written
         if written != size:
             self._unclean = seq

@@ -13,12 +13,14 @@ class LineSplitter:
     its bytes up to its newline, however many blocks they come in, never count as a line.
     """
 
-    __slots__ = ("_carry", "_limit", "_skipping", "too_long")
+    __slots__ = ("_carry", "_limit", "_passed", "_skipping", "too_long")
 
     def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
         self._carry: list[bytes] = []
         self._skipping = False
+        #: Bytes since the last newline, held or not.
+        self._passed = 0
         #: Lines dropped for their length. Counted when the limit is passed.
         self.too_long = 0
 
@@ -41,12 +43,33 @@ class LineSplitter:
                 lines[0] = b"".join((*self._carry, lines[0]))
             self._skipping = False
             self._carry.clear()
+            self._passed = 0
             if longest >= self._limit:
                 self.too_long += sum(len(line) >= self._limit for line in lines)
                 lines = [line for line in lines if len(line) < self._limit]
         if tail:
+            self._passed += len(tail)
             self._hold(tail)
         return lines
+
+    def measure(self, block: bytes) -> list[tuple[bytes, int]]:
+        """As `feed`, each line with its length in the stream, its newline included.
+
+        In place of a line that is dropped for its length stands an empty one.
+        """
+        lengths = [len(line) + 1 for line in block.split(b"\n")[:-1]]
+        if not lengths:
+            self.feed(block)
+            return []
+        skipping, begun = self._skipping, self._passed
+        lengths[0] += begun
+        kept = iter(self.feed(block))
+        too_long = [length > self._limit for length in lengths]
+        too_long[0] = too_long[0] or skipping
+        return [
+            (b"" if long else next(kept), length)
+            for long, length in zip(too_long, lengths, strict=True)
+        ]
 
     def rest(self) -> bytes:
         """Give up what was carried: the last line of a stream that ends without a newline.
@@ -55,6 +78,7 @@ class LineSplitter:
         """
         tail = b"".join(self._carry)
         self._carry.clear()
+        self._passed = 0
         self._skipping = False
         return tail
 

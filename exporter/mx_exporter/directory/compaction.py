@@ -1,4 +1,4 @@
-"""Retention by compaction: room for the writers, and a restart whose cost is bounded.
+"""Compaction: room for the writers, and a restart whose cost is bounded.
 
 Finished segments, oldest first, are folded onto the snapshot; the new snapshot is put in place;
 then they are removed. Whatever moment a crash picks, what is left in the directory folds to the
@@ -22,7 +22,7 @@ from ..core.snapshot_codec import BadSnapshot, Snapshot, dump
 from ..core.state import State
 from . import snapshot
 from .follower import Follower
-from .segments import BLOCK_BYTES, Segment
+from .segments import Segment, read_blocks
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +47,12 @@ def _always(_: Segment) -> bool:
     return True
 
 
-def _as_kept() -> None:
+def _as_saved() -> None:
     return None
 
 
-class Retention:
-    """Keeps the finished segments of an owned directory within bounds.
+class Compactor:
+    """Holds the finished segments of an owned directory within bounds.
 
     :param retain_bytes: finished segments may take this much; at most half of ``max_bytes``.
     :param max_bytes: limit at which the writers stop.
@@ -78,9 +78,9 @@ class Retention:
         # When each finished segment was first seen as one. Its last write may be long before:
         # a rank that idled for an hour finishes its segment when it ends.
         self._finished: dict[str, float] = {}
-        #: The follower that this is of, and its changes by then.
+        #: The follower that `_finished` was made for, and its changes at that time.
         self._seen: tuple[Follower, int] | None = None
-        self._said = ""
+        self._logged_trouble = ""
         #: Compactions done, and segments they removed.
         self.compactions = 0
         self.removed = 0
@@ -89,11 +89,11 @@ class Retention:
         #: Why the latest compaction failed; empty when it did not.
         self.trouble = ""
 
-    def run(
+    def compact(
         self,
         follower: Follower,
         released: Callable[[Segment], bool] = _always,
-        shipped: Callable[[], Mapping[str, int] | None] = _as_kept,
+        shipped: Callable[[], Mapping[str, int] | None] = _as_saved,
     ) -> None:
         """Compact what is due.
 
@@ -118,38 +118,38 @@ class Retention:
             finally:
                 os.close(dir_fd)
         except (OSError, BadSnapshot) as error:
-            self._tell(follower, error)
+            self._report(follower, error)
         else:
             self.trouble = ""
 
-    def keep(self, follower: Follower, shipped: Mapping[str, int]) -> bool:
-        """Keep the positions of shipping in the snapshot. The rules of `run` hold.
+    def save_positions(self, follower: Follower, shipped: Mapping[str, int]) -> bool:
+        """Write the positions of shipping to the snapshot. The rules of `compact` hold.
 
-        Returns whether they are kept.
+        Returns whether they were written.
         """
         if self._clock() < self._not_before or follower.identity is None:
             return False
         try:
             dir_fd = open_directory(follower.directory)
             try:
-                if not follower.knows(snapshot.identity(dir_fd)):
+                if not follower.is_based_on(snapshot.identity(dir_fd)):
                     return False
                 identity = snapshot.amend(follower.fold.catalog, dir_fd, shipped)
             finally:
                 os.close(dir_fd)
-        except BadSnapshot:  # the follower told of it
+        except BadSnapshot:  # the follower has logged it
             return False
         except OSError as error:
-            self._tell(follower, error)
+            self._report(follower, error)
             return False
-        follower.compacted(set(), follower.covered, identity)
+        follower.mark_compacted(set(), follower.covered, identity)
         return True
 
-    def _tell(self, follower: Follower, error: Exception) -> None:
+    def _report(self, follower: Follower, error: Exception) -> None:
         self._not_before = self._clock() + RETRY_SECONDS
         self.trouble = str(error)
-        if self.trouble != self._said:
-            self._said = self.trouble
+        if self.trouble != self._logged_trouble:
+            self._logged_trouble = self.trouble
             _log.error("the snapshot in %s could not be written: %s", follower.directory, error)
 
     def _due(
@@ -224,7 +224,7 @@ class Retention:
         if follower.snapshot_trouble:
             os.rename(SNAPSHOT_NAME, BAD_SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
             _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
-            follower.moved_bad_snapshot()
+            follower.mark_snapshot_moved()
         catalog = follower.fold.catalog
         found = snapshot.read(catalog, dir_fd)
         base = found[0] if found else Snapshot(State(catalog))
@@ -234,15 +234,12 @@ class Retention:
             again = Segment(segment.name, segment.inode)
             fd = open_regular(str(segment.name), dir_fd)
             try:
-                while again.position < segment.size:
-                    wanted = min(BLOCK_BYTES, segment.size - again.position)
-                    block = os.pread(fd, wanted, again.position)
-                    if not block:
-                        follower.shrunk(segment.name)
-                        break
+                for block in read_blocks(fd, 0, segment.size):
                     again.feed(fold, block)
             finally:
                 os.close(fd)
+            if again.position < segment.size:
+                follower.report_shrunk(segment.name)
             again.finish(fold)
             covered[segment.name.proc] = segment.name.n
         names = {str(segment.name) for segment in chosen}
@@ -255,7 +252,7 @@ class Retention:
             if name not in names
         }
         identity = snapshot.write(dir_fd, dump(catalog, fold.state, covered, kept))
-        follower.compacted(names, covered, identity)
+        follower.mark_compacted(names, covered, identity)
         self.compactions += 1
         self._remove(dir_fd, names)
 
@@ -265,10 +262,10 @@ class Retention:
         for name in follower.temporary:
             if self._is_abandoned(dir_fd, name):
                 self._remove(dir_fd, {name})
-        follower.swept()
+        follower.mark_swept()
 
     def _is_abandoned(self, dir_fd: int, name: str) -> bool:
-        """A file in the making is locked from its first moment on, or a minute old."""
+        """Whether nobody makes a temporary file any more: it is a minute old and not locked."""
         try:
             fd = open_regular(name, dir_fd)
         except OSError:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
 from mx_log.schema import VERSION
 
-from ..directory.diagnosis import CAUSES, PATTERN, Place, kinds_in, user_text
+from ..directory.diagnosis import CAUSES, PATTERN, Diagnosis, kinds_in, user_text
 
 LINKS = (
     ("/metrics", "the metrics, for Prometheus"),
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
     role: str
 
 
-def render(place: Place, seen: Seen | None) -> bytes:
+def render(place: Diagnosis, seen: Seen | None) -> bytes:
     """The page.
 
     :param place: what stands at the directory.
@@ -94,7 +94,7 @@ def render(place: Place, seen: Seen | None) -> bytes:
     return "\n".join(page).encode("utf-8", "replace")
 
 
-def _nothing(place: Place) -> Iterable[str]:
+def _nothing(place: Diagnosis) -> Iterable[str]:
     yield "<h2>There is nothing to show; the likeliest causes</h2>"
     yield "<ol>"
     for cause in CAUSES[place.state]:

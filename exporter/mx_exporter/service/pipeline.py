@@ -15,10 +15,11 @@ from prometheus_client.process_collector import ProcessCollector
 from ..config import Settings
 from ..core.builtin import CATALOG
 from ..core.fold import Fold
-from ..directory.diagnosis import Place, look_at
+from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
-from ..directory.maintenance import Keeper
-from ..directory.watch import Waker
+from ..directory.maintenance import Maintenance
+from ..directory.settling import SETTLE_SECONDS
+from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
 from ..exposition.samples import FamilySamples, derived_families
 from ..http import status_page
@@ -26,27 +27,26 @@ from . import self_metrics
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which a segment without a lock must stay as it is before it is finished.
-SETTLE_SECONDS = 1.0
-
 
 class Pipeline:
     """The way from the directory to the page. Used by the scheduler's worker, one call at a time.
 
-    :param keeper: of the same directory.
+    :param maintenance: of the same directory.
     :param wake: called, from any thread, when the directory changed.
     """
 
-    def __init__(self, settings: Settings, keeper: Keeper, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, maintenance: Maintenance, wake: Callable[[], None]
+    ) -> None:
         self._settings = settings
-        self._keeper = keeper
+        self._maintenance = maintenance
         # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
         self._follower = Follower(
             settings.directory.path,
             Fold(CATALOG, max_series=settings.max_series),
             settle_seconds=SETTLE_SECONDS,
         )
-        self._waker = Waker(settings.directory.path, wake)
+        self._watcher = Watcher(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
         #: By format: what `_folded` gave at the follower's so many changes.
         self._rendered: dict[bool, tuple[int, bytes]] = {}
@@ -61,10 +61,10 @@ class Pipeline:
         """
         started = time.monotonic()
         if self._settings.directory.objection() is None:
-            self._waker.look()
-            self._keeper.claim()
+            self._watcher.watch()
+            self._maintenance.claim()
             self._follower.drain(deadline)
-            self._keeper.tend(self._follower)
+            self._maintenance.ship_and_compact(self._follower)
         self._drain_seconds = time.monotonic() - started
         self._place = self._diagnose()
         if self._place.state != self._logged_state:
@@ -81,7 +81,7 @@ class Pipeline:
 
     def period(self) -> float:
         """Seconds after which to drain though nothing asked for it."""
-        return min(self._waker.period(), self._follower.settles_in)
+        return min(self._watcher.period(), self._follower.settles_in)
 
     def settle_at_once(self) -> None:
         """Have the next drain finish each segment without a lock: it is the last one."""
@@ -94,7 +94,7 @@ class Pipeline:
             folded = text.render(self._folded(), openmetrics=openmetrics)
             self._rendered[openmetrics] = (self._follower.changes, folded)
         reading = self_metrics.Reading(
-            self._follower, self._keeper, self._drain_seconds, self._place.state
+            self._follower, self._maintenance, self._drain_seconds, self._place.state
         )
         about = [
             *self_metrics.own_families(reading),
@@ -120,7 +120,7 @@ class Pipeline:
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
             snapshot_trouble=follower.snapshot_trouble,
-            role=self._keeper.text,
+            role=self._maintenance.role,
         )
         return status_page.render(self._place, seen)
 
@@ -130,8 +130,8 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop watching the directory, and let go of it."""
-        self._waker.stop()
-        self._keeper.close(self._follower)
+        self._watcher.stop()
+        self._maintenance.close(self._follower)
 
     def _folded(self) -> Iterator[FamilySamples]:
         """What depends on the fold alone, and stays the same as long as it does."""
@@ -140,8 +140,8 @@ class Pipeline:
         yield from fold_metrics.state_families(fold.state)
         yield from fold_metrics.capped_families(fold, source_id_label=with_ids)
 
-    def _diagnose(self) -> Place:
-        return look_at(
+    def _diagnose(self) -> Diagnosis:
+        return diagnose(
             self._settings.directory,
             segments=len(self._follower.segments) + len(self._follower.covered),
             client_files=self._follower.foreign_db_files,

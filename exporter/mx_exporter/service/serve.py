@@ -15,7 +15,7 @@ from typing import Any
 
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
-from ..directory.maintenance import Keeper
+from ..directory.maintenance import Maintenance
 from ..errors import MxError
 from ..http.app import Endpoint
 from ..http.listener import bind_and_serve, bind_endpoint, serve_endpoint
@@ -48,11 +48,11 @@ def run(settings: Settings, *, beside_engine: bool = False) -> int:
     log_to_stderr()
     if settings.pushgateway is not None:
         logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
-    asyncio.run(_run(settings, Keeper(CATALOG, settings), beside_engine))
+    asyncio.run(_run(settings, Maintenance(CATALOG, settings), beside_engine))
     return 0
 
 
-async def _run(settings: Settings, keeper: Keeper, beside_engine: bool) -> None:
+async def _run(settings: Settings, maintenance: Maintenance, beside_engine: bool) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,14 +60,14 @@ async def _run(settings: Settings, keeper: Keeper, beside_engine: bool) -> None:
     # Whoever started this process may have blocked them until here.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     loop.set_exception_handler(_log_in_one_line)
-    await _stand_by(settings, keeper, stop)
+    await _stand_by(settings, maintenance, stop)
     if beside_engine or not stop.is_set():
-        await _serve(settings, keeper, stop, beside_engine)
+        await _serve(settings, maintenance, stop, beside_engine)
 
 
-async def _stand_by(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> None:
+async def _stand_by(settings: Settings, maintenance: Maintenance, stop: asyncio.Event) -> None:
     """Wait while another exporter owns the directory: it may well have the port, too."""
-    ownership, retry = keeper.ownership, settings.bind_retry_secs
+    ownership, retry = maintenance.ownership, settings.bind_retry_secs
     if settings.directory.objection() is not None or ownership.claim() != "standby":
         return
     logger.warning(
@@ -84,11 +84,11 @@ async def _stand_by(settings: Settings, keeper: Keeper, stop: asyncio.Event) -> 
 
 
 async def _serve(
-    settings: Settings, keeper: Keeper, stop: asyncio.Event, beside_engine: bool
+    settings: Settings, maintenance: Maintenance, stop: asyncio.Event, beside_engine: bool
 ) -> None:
     loop = asyncio.get_running_loop()
     bound = None if beside_engine else bind_endpoint(settings)
-    pipeline = Pipeline(settings, keeper, lambda: scheduler.wake_soon())
+    pipeline = Pipeline(settings, maintenance, lambda: scheduler.wake_soon())
     scheduler = Scheduler(pipeline)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
@@ -113,7 +113,7 @@ async def _serve(
                 last = scheduler.after_drain("last", lambda: None)
                 await asyncio.wait_for(last, _ENGINE_DRAIN_SECONDS)
         shipped = loop.time() + shipping
-        keeper.finish(shipping)
+        maintenance.finish_shipping(shipping)
         listening.cancel()
         await asyncio.wait((listening,))
         draining.cancel()

@@ -676,6 +676,7 @@ def test_what_is_set_on_the_class_is_what_is_called(
 
 
 def test_a_type_checker_finds_a_misspelt_recorder(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
     program = tmp_path / "program.py"
     program.write_text(
         "from mx_emitter import metrics\n"

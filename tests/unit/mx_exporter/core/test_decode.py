@@ -16,7 +16,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.core.decode import REASONS, Candidate, Event, Rejected, Unknown, name_of
+from mx_exporter.core.decode import (
+    REASONS,
+    Candidate,
+    Event,
+    Rejected,
+    Unknown,
+    _tens_of_seconds,
+    name_of,
+)
 from mx_log.schema import EVENTS, TIMESTAMP
 from tests.support import Lines
 
@@ -55,9 +63,10 @@ def test_a_blank_line_is_nothing(blank):
         b"\0" * 4096 + line(good()),
         b"\xef\xbb\xbf" + line(good()),
         line(good()) + b"\r",
+        line(good()) + b"\0\0",
         b"\0\xef\xbb\xbf " + line(good()) + b" \r",
     ],
-    ids=["zero bytes", "byte order mark", "carriage return", "all of them"],
+    ids=["zero bytes", "byte order mark", "carriage return", "zero bytes behind", "all of them"],
 )
 def test_a_good_line_in_padding_is_recovered(dressed):
     event = decode_line(line(good()))
@@ -90,6 +99,7 @@ def test_a_line_of_byte_order_marks():
         (b'"text"', "not_object"),
         (b"{}", "wrong_type"),
         (line(good(event=3)), "wrong_type"),
+        (line(good(event=["source_attempted"])), "wrong_type"),
         (line(good(seq=-1)), "wrong_type"),
         (line(good(seq=True)), "wrong_type"),
         (line(good(seq=1.0)), "wrong_type"),
@@ -120,9 +130,56 @@ def test_bad_lines_are_rejected_with_a_reason(bad, reason):
     assert decode([line(good()), bad, line(good())])[1].reason == reason
 
 
-def test_the_reason_names_field_value_and_what_was_expected():
-    rejected = decode_line(line(good(policy=3)))
-    assert rejected.detail == '"policy" of source_attempted is an integer (3); expected text'
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (3, "an integer (3)"),
+        (1.5, "a number (1.5)"),
+        (True, "a boolean"),
+        (None, "null"),
+        ([], "a list"),
+        ({}, "an object"),
+    ],
+)
+def test_the_reason_names_field_value_and_what_was_expected(given, named):
+    rejected = decode_line(line(good(policy=given)))
+    assert rejected.detail == f'"policy" of source_attempted is {named}; expected text'
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [("x" * 38, f"text ({'x' * 38!r})"), ("x" * 39, "text")],
+    ids=["forty with its marks", "one more"],
+)
+def test_the_reason_quotes_a_value_of_up_to_40_characters(given, named):
+    rejected = decode_line(line(good(seq=given)))
+    assert rejected.detail == f'"seq" of source_attempted is {named}; expected an integer from 0'
+
+
+def test_the_reason_names_what_is_missing_and_what_nobody_knows():
+    record = good()
+    del record["result"]
+    rejected = decode_line(line(record))
+    assert rejected.detail == '"result" of source_attempted is missing; expected text'
+    rejected = decode_line(line(good(event="of_the_future", scheme=None)))
+    assert rejected.detail == '"scheme" of of_the_future is null; expected text'
+    rejected = decode_line(line(good(event=None)))
+    assert rejected.detail == '"event" is null; expected text'
+
+
+def test_what_may_be_missing_may_not_be_null_unless_the_schema_says_so():
+    assert decode_line(Lines().header(pid=None)).reason == "wrong_type"
+    record = json.loads(Lines().header())
+    del record["pid"]
+    assert name_of(decode_line(line(record))) == "process_started"
+
+
+def test_what_is_remembered_of_timestamps_is_bounded(monkeypatch):
+    monkeypatch.setattr("mx_exporter.core.decode._MAX_KNOWN", 3)
+    log = Lines(start=946_684_800, step=10)
+    for _ in range(20):
+        decode_line(log("source_attempted", policy="random", result="success"))
+        assert 0 < len(_tens_of_seconds) <= 4
 
 
 def test_unknown_events_and_fields_pass():
@@ -425,6 +482,23 @@ def test_numbers_beyond_64_bits(field, given, kept):
         assert event.reason == ("not_json" if given == "1e400" else "wrong_type")
     else:
         assert getattr(event, field) == kept
+
+
+@pytest.mark.parametrize(
+    ("field", "lowest"), [("seq", 0), ("rank", -(2**63)), ("pid", -(2**63))], ids=str
+)
+def test_integers_are_whole_from_their_lowest_to_their_highest(field, lowest):
+    def header(value: int) -> bytes:
+        return Lines().header(**{field: value})
+
+    for value in (lowest, lowest + 1, 2**63 - 1):
+        assert getattr(decode_line(header(value)), field) == value
+    for value in (lowest - 1, 2**63):
+        assert decode_line(header(value)).reason == "wrong_type"
+
+
+def test_an_id_of_one_character_is_one():
+    assert decode_line(line(good(proc="a"))).proc == "a"
 
 
 def test_every_timestamp_that_passes_can_be_turned_into_seconds():

@@ -16,6 +16,7 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.exact_sum import Sum, to_float, units, units_of
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import Overlap, State
+from tests.support import Lines
 from tests.support.folding import fold, pages, settle
 from tests.support.strategies import PROCS, logs
 
@@ -120,6 +121,82 @@ def test_the_books_close(lines):
     assert state.lost == sum(book.lost for book in state.books.values())
     assert sum(state.events.values()) == sum(book.folded for book in state.books.values())
     assert sum(state.refused.values()) == sum(book.refused for book in state.books.values())
+
+
+def test_feeding_says_which_events_were_refused():
+    log = Lines()
+    good, bad = (log("sources_ordered", policy="p", seconds=seconds) for seconds in (1, None))
+    first, second = CATALOG.decoder.decode([good, bad])
+    assert Fold(CATALOG).feed([first, second]) == [(second, "missing")]
+
+
+def test_what_was_fed_before_a_failure_is_folded_in_order_of_time():
+    """The exemplar shows it: it is the later event's, though that was fed first."""
+    log = Lines()
+    lines = [log("sources_ordered", policy="p", seconds=1, load_id=f"l{n}") for n in range(2)]
+
+    def failing():
+        yield from CATALOG.decoder.decode(reversed(lines))
+        raise MemoryError
+
+    whole = Fold(CATALOG)
+    with pytest.raises(MemoryError):
+        whole.feed(failing())
+    assert pages(whole.state) == pages(fold(lines, gone=False).state)
+    assert b'load_id="l1"' in pages(whole.state)[0]
+
+
+def test_events_of_the_same_time_go_by_process_and_number_however_they_come():
+    lines = []
+    for proc in ("a" * 12, "b" * 12):
+        log = Lines(proc, step=0)
+        lines += [
+            log("sources_ordered", policy="p", seconds=1, load_id=f"{proc}{n}") for n in (0, 1)
+        ]
+    for order in itertools.permutations(lines):
+        (series,) = fold(order).state.series["mx_p2p_source_selection_seconds"].values()
+        assert [last[-1] for last in series.exemplars if last is not None] == [f"{'b' * 12}1"]
+
+
+def test_rejected_lines_add_up_by_reason():
+    whole = Fold(CATALOG)
+    whole.reject("torn", 2)
+    whole.reject("torn")
+    whole.reject("not_json", 0)
+    assert dict(whole.state.rejected) == {"torn": 3}
+
+
+def test_lines_beside_a_rejected_one_are_folded():
+    log = Lines()
+    whole = fold([log.header(), b"not json", log.header(1), b"[]", log.header(2)])
+    assert whole.state.rejected == {"not_json": 1, "not_object": 1}
+    assert whole.state.logged == sum(whole.state.events.values()) == 3
+
+
+def test_the_end_of_a_writer_that_logged_nothing_changes_nothing():
+    whole = Fold(CATALOG)
+    whole.writer_gone("aaaaaaaaaaaa")
+    assert pages(whole.state) == pages(State(CATALOG))
+
+
+def test_the_series_that_an_event_feeds_can_be_named():
+    log = Lines(scheme="s")
+    lines = [
+        log("source_selected", policy="p", source_worker_id="w"),
+        log("sources_ordered", policy="p", seconds=None),
+        log("load_phase_finished", engine="vllm", model="m", phase="stray", seconds=1),
+        log("of_the_future"),
+    ]
+    whole = Fold(CATALOG)
+    assert [list(whole.targets(event)) for event in CATALOG.decoder.decode(lines)] == [
+        [
+            ("mx_p2p_source_selections_total", ("p", "s")),
+            ("mx_p2p_source_selections_total", ("p", "s", "w")),
+        ],
+        [("mx_p2p_source_selection_seconds", ("p", "s"))],
+        [],
+        [],
+    ]
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -61,3 +61,14 @@ def test_the_books_close_over_a_failure_in_the_middle_of_a_block(monkeypatch):
     (book,) = state.books.values()
     assert (state.logged, state.lost, state.duplicates) == (6, 2, 3)
     assert (book.folded, book.refused) == (state.events.total(), state.refused.total()) == (3, 1)
+
+
+def test_a_book_is_of_a_living_writer_with_locks_until_something_else_is_known():
+    whole = Fold(CATALOG)
+    whole.feed_lines([Lines("a" * 12).header(), Lines("b" * 12).header(locked=False)])
+    first, second = whole.state.books["a" * 12], whole.state.books["b" * 12]
+    assert (first.gone, first.locked) == (False, True)
+    assert (second.gone, second.locked) == (False, False)
+    for _ in range(3):
+        whole.writer_gone("a" * 12)
+    assert (first.gone, second.gone, whole.state.gone) == (True, False, 1)

@@ -42,6 +42,24 @@ def test_any_cut_gives_the_same_lines(parts, cuts):
     assert splitter.rest() == rest
 
 
+@given(
+    st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"0123456789", b"x" * 30]), max_size=30),
+    st.lists(st.integers(0, 400), max_size=20),
+)
+def test_lines_that_are_measured_make_up_the_stream(parts, cuts):
+    """Also those that are dropped for their length: an empty line stands for each."""
+    text = b"".join(parts)
+    splitter = LineSplitter(LIMIT)
+    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    found = []
+    for start, end in itertools.pairwise(places):
+        found += splitter.measure(text[start:end])
+    *whole, rest = text.split(b"\n")
+    lines = [line if len(line) < LIMIT else b"" for line in whole]
+    assert found == [(line, len(raw) + 1) for line, raw in zip(lines, whole, strict=True)]
+    assert splitter.rest() == (rest if len(rest) < LIMIT else b"")
+
+
 @pytest.mark.parametrize(
     ("length", "kept"), [(LIMIT - 1, True), (LIMIT, False)], ids=["at the limit", "above"]
 )
@@ -60,9 +78,11 @@ def test_an_endless_line_is_not_held_and_its_tail_is_no_line():
     assert splitter.too_long == 1
 
 
-def test_rest_forgets_what_it_gave():
+@pytest.mark.parametrize(("tail", "rest"), [(b"half", b"half"), (b"x" * LIMIT, b"")])
+def test_rest_forgets_what_it_gave(tail, rest):
     splitter = LineSplitter(LIMIT)
-    splitter.feed(b"half")
-    assert splitter.rest() == b"half"
-    assert splitter.rest() == b""
-    assert splitter.feed(b"a\n") == [b"a"]
+    for feed, line in ((splitter.feed, b"a"), (splitter.measure, (b"a", 2))):
+        splitter.feed(tail)
+        assert splitter.rest() == rest
+        assert splitter.rest() == b""
+        assert feed(b"a\n") == [line]

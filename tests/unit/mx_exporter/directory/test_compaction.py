@@ -11,9 +11,8 @@ import pytest
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import compaction as module
-from mx_exporter.directory import follower as follower_module
-from mx_exporter.directory import snapshot
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory import reading, snapshot
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
 from tests.support import Lines, leave_out
@@ -48,48 +47,48 @@ def fill(directory, processes=4, segments=5):
         )
 
 
-def retention(retain=2000, maximum=10**9, **options) -> Retention:
-    return Retention(retain, maximum, **{"min_age": 0.0, **options})
+def compactor_of(retain=2000, maximum=10**9, **options) -> Compactor:
+    return Compactor(retain, maximum, **{"min_age": 0.0, **options})
 
 
 def test_compaction_changes_no_metric_and_keeps_the_bounds(tmp_path):
     fill(tmp_path)
     live = follow(tmp_path)
     before = pages(live.fold.state)
-    keeper = retention()
+    compactor = compactor_of()
     for _ in segments_in(tmp_path):
-        keeper.run(live)
+        compactor.compact(live)
         live.drain()
         assert pages(live.fold.state) == before
         assert pages(follow(tmp_path).fold.state) == before
     assert size_of(tmp_path) <= 2000
     assert (tmp_path / SNAPSHOT_NAME).exists()
-    assert not keeper.trouble
+    assert not compactor.trouble
 
 
 def test_what_was_compacted_and_what_comes_after_add_up(tmp_path):
     with Writer(tmp_path) as writer:
         live = follow(tmp_path)
-        keeper = retention(retain=3000)
+        compactor = compactor_of(retain=3000)
         for count in range(1, 400):
             writer.log("transfer_finished", policy="p", outcome="success", seconds=0.1 * count)
             if count % 5 == 0:
                 writer.rotate()
             live.drain()
-            keeper.run(live)
+            compactor.compact(live)
             if count % 50 == 0:
                 again = follow(tmp_path).fold.state
                 assert pages(again) == pages(live.fold.state)
                 assert again.events["transfer_finished"] == count
                 assert again.lost == 0
-        assert keeper.compactions > 5
+        assert compactor.compactions > 5
         assert size_of(tmp_path) < 3000 + 2 * os.path.getsize(writer.path)
 
 
 def test_the_number_of_segments_is_bounded(tmp_path):
     fill(tmp_path, processes=10, segments=2)
     live = follow(tmp_path)
-    retention(retain=10**9, max_segments=12).run(live)
+    compactor_of(retain=10**9, max_segments=12).compact(live)
     assert len(segments_in(tmp_path)) == 9
 
 
@@ -101,7 +100,7 @@ def test_oldest_first_and_each_processs_in_order(tmp_path):
         os.utime(tmp_path / f"events-{0:012x}-{n}.jsonl", (now, now - 1000 * n - 500))
         os.utime(tmp_path / f"events-{1:012x}-{n}.jsonl", (now, now - 900 + n))
     live = follow(tmp_path)
-    retention(retain=10**9, max_segments=5).run(live)
+    compactor_of(retain=10**9, max_segments=5).compact(live)
     left = segments_in(tmp_path)
     assert left == [f"events-{0:012x}-{n}.jsonl" for n in range(1, 4)]
 
@@ -110,22 +109,22 @@ def test_a_segment_stays_a_minute_unless_the_writers_run_out_of_room(tmp_path):
     fill(tmp_path)
     total = size_of(tmp_path)
     live = follow(tmp_path)
-    keeper = Retention(1000, total * 10)
-    keeper.run(live)
-    assert keeper.removed == 0
-    crowded = Retention(1000, int(total * 1.2))
-    crowded.run(live)
+    compactor = Compactor(1000, total * 10)
+    compactor.compact(live)
+    assert compactor.removed == 0
+    crowded = Compactor(1000, int(total * 1.2))
+    crowded.compact(live)
     assert crowded.removed > 0
     later = time.time() + 3600
     # However old the last write: what counts is when it was finished, as far as we saw.
-    keeper = Retention(1000, total * 10, clock=lambda: later)
-    keeper.run(live)
-    assert keeper.removed == 0
+    compactor = Compactor(1000, total * 10, clock=lambda: later)
+    compactor.compact(live)
+    assert compactor.removed == 0
     later += 59
-    keeper.run(live)
-    assert keeper.removed == 0
+    compactor.compact(live)
+    assert compactor.removed == 0
     later += 2
-    keeper.run(live)
+    compactor.compact(live)
     assert size_of(tmp_path) <= 1000
 
 
@@ -133,9 +132,9 @@ def test_the_retained_bytes_are_at_most_half_of_the_limit(tmp_path):
     fill(tmp_path)
     live = follow(tmp_path)
     total = size_of(tmp_path)
-    retention(retain=10 * total, maximum=total * 3).run(live)
+    compactor_of(retain=10 * total, maximum=total * 3).compact(live)
     assert size_of(tmp_path) == total
-    retention(retain=10 * total, maximum=total).run(live)
+    compactor_of(retain=10 * total, maximum=total).compact(live)
     assert size_of(tmp_path) <= total // 2
 
 
@@ -145,16 +144,16 @@ def test_the_defaults_are_the_documented_ones(tmp_path):
         Lines(f"{n:012x}").segment(tmp_path / "many", 0, [])
     live = follow(tmp_path / "many")
     now = 0.0
-    keeper = Retention(10**9, 10**10, clock=lambda: now)
-    keeper.run(live)
+    compactor = Compactor(10**9, 10**10, clock=lambda: now)
+    compactor.compact(live)
     now = 59.0
-    keeper.run(live)
+    compactor.compact(live)
     assert len(segments_in(tmp_path / "many")) == 257
     now = 61.0
-    keeper.run(live)
+    compactor.compact(live)
     assert len(segments_in(tmp_path / "many")) == 192
     few = follow(tmp_path / "many")
-    keeper.run(few)
+    compactor.compact(few)
     assert len(segments_in(tmp_path / "many")) == 192
 
 
@@ -163,7 +162,7 @@ def test_an_open_segment_is_never_removed(tmp_path):
         for _ in range(100):
             writer.log()
         live = follow(tmp_path)
-        retention(retain=1, max_segments=0).run(live)
+        compactor_of(retain=1, max_segments=0).compact(live)
         assert segments_in(tmp_path) == [writer.path.name]
 
 
@@ -174,7 +173,7 @@ def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_pat
         Lines("0" * 12).segment(tmp_path, 0, [])
         looks = iter([0, 1])
 
-        def probe_then_go_on(fd, real=follower_module.probe):
+        def probe_then_go_on(fd, real=reading.probe):
             gone = real(fd)
             if next(looks, None) == 1:
                 writer.log()
@@ -186,9 +185,9 @@ def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_pat
         # The ended process makes the drain list again, and find the next segments.
         os.rename(tmp_path / f"events-{'0' * 12}-0.jsonl", tmp_path / f"events-{'f' * 12}-0.jsonl")
         with monkeypatch.context() as patched:
-            patched.setattr(follower_module, "probe", probe_then_go_on)
+            patched.setattr(reading, "probe", probe_then_go_on)
             live.drain()
-        retention(retain=1).run(live)
+        compactor_of(retain=1).compact(live)
         for follower in (live, follow(tmp_path)):
             follower.drain()
             assert follower.fold.state.events["source_attempted"] == 3
@@ -214,11 +213,11 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", Listing)
         live.drain()
-    keeper = retention(retain=1)
-    keeper.run(live)
+    compactor = compactor_of(retain=1)
+    compactor.compact(live)
     assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4, 5]
     live.drain()
-    keeper.run(live)
+    compactor.compact(live)
     for follower in (live, follow(tmp_path)):
         assert follower.fold.state.lost == 0
         assert follower.fold.state.logged == 5 * 6 + 2
@@ -228,7 +227,7 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
 def test_a_segment_that_was_not_released_holds_back_those_after_it(tmp_path):
     fill(tmp_path, processes=1, segments=4)
     live = follow(tmp_path)
-    retention(retain=1).run(live, released=lambda segment: segment.name.n != 2)
+    compactor_of(retain=1).compact(live, released=lambda segment: segment.name.n != 2)
     assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4]
 
 
@@ -257,7 +256,7 @@ def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
         for name in ("fsync", "rename", "unlink", "fchmod"):
             patched.setattr(os, name, stepping(name, getattr(os, name)))
         try:
-            retention(retain=1).run(live)
+            compactor_of(retain=1).compact(live)
             crashed = False
         except Crash:
             crashed = True
@@ -266,9 +265,9 @@ def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
     again = follow(tmp_path)
     assert pages(again.fold.state) == before
     # The next owner tidies up and goes on.
-    keeper = retention(retain=1)
+    compactor = compactor_of(retain=1)
     for _ in range(5):
-        keeper.run(again)
+        compactor.compact(again)
         again.drain()
     assert pages(again.fold.state) == before
     assert segments_in(tmp_path) == []
@@ -287,7 +286,7 @@ def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
     def compact_then_read(segment, dir_fd):
         if state["compacted"] < 3:
             state["compacted"] += 1
-            retention(retain=1, max_segments=10**9).run(owner)
+            compactor_of(retain=1, max_segments=10**9).compact(owner)
         return real(segment, dir_fd)
 
     monkeypatch.setattr(module, "STEP_BYTES", 2000)
@@ -305,7 +304,7 @@ def test_a_reader_that_is_overtaken_before_it_lists(tmp_path, monkeypatch):
     real = reader._list
 
     def compact_then_list(dir_fd):
-        retention(retain=1).run(owner)
+        compactor_of(retain=1).compact(owner)
         return real(dir_fd)
 
     monkeypatch.setattr(reader, "_list", compact_then_list)
@@ -322,7 +321,7 @@ def test_processes_are_gone_with_their_last_segment(tmp_path):
         writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
         writer.rotate()
         live = follow(tmp_path)
-        retention(retain=1).run(live)
+        compactor_of(retain=1).compact(live)
         path = writer.path
     dir_fd = os.open(tmp_path, os.O_RDONLY)
     try:
@@ -346,7 +345,7 @@ def test_a_reader_that_slept_through_a_compaction_counts_the_same(tmp_path):
             writer.log()
             writer.rotate()
         owner.drain()
-        retention(retain=1).run(owner)
+        compactor_of(retain=1).compact(owner)
         assert len(segments_in(tmp_path)) == 1
         reader.drain()
         assert pages(reader.fold.state) == pages(owner.fold.state)
@@ -358,7 +357,7 @@ def test_a_reader_that_starts_over_has_no_deadline(tmp_path):
     fill(tmp_path, processes=2)
     reader, owner = follow(tmp_path), follow(tmp_path)
     before = pages(reader.fold.state)
-    retention().run(owner)
+    compactor_of().compact(owner)
     reader.drain(deadline=0.0)
     assert pages(reader.fold.state) == before
     Lines("f" * 12).segment(tmp_path, 0, EVENTS)
@@ -372,9 +371,9 @@ def test_a_finished_segment_that_was_truncated_holds_nothing_up(tmp_path):
     live = follow(tmp_path)
     before = pages(live.fold.state)
     os.truncate(tmp_path / f"events-{0:012x}-1.jsonl", 700)
-    keeper = retention(retain=1)
-    keeper.run(live)
-    assert (keeper.trouble, segments_in(tmp_path)) == ("", [])
+    compactor = compactor_of(retain=1)
+    compactor.compact(live)
+    assert (compactor.trouble, segments_in(tmp_path)) == ("", [])
     assert live.rewritten == 1
     assert pages(live.fold.state) == before
     assert 0 < follow(tmp_path).fold.state.lost <= len(EVENTS) + 1
@@ -385,16 +384,16 @@ def test_a_snapshot_that_was_removed_stands_for_nothing(tmp_path):
     fill(tmp_path, processes=1)
     copies = {path: path.read_bytes() for path in tmp_path.iterdir()}
     live = follow(tmp_path)
-    retention(retain=1).run(live)
+    compactor_of(retain=1).compact(live)
     live.drain()
     (tmp_path / SNAPSHOT_NAME).unlink()
     for path, copy in copies.items():
         path.write_bytes(copy)
     live.drain()
-    retention(retain=10**9).run(live)
+    compactor_of(retain=10**9).compact(live)
     assert len(segments_in(tmp_path)) == len(copies)
     assert live.fold.state.duplicates == live.fold.state.logged
-    retention(retain=1).run(live)
+    compactor_of(retain=1).compact(live)
     assert follow(tmp_path).fold.state.logged == live.fold.state.logged
 
 
@@ -413,9 +412,9 @@ def test_a_snapshot_that_is_no_file_is_moved_aside(tmp_path, kind):
     live = follow(tmp_path)
     before = pages(live.fold.state)
     assert live.snapshot_trouble
-    keeper = retention(retain=1)
-    keeper.run(live)
-    assert not keeper.trouble
+    compactor = compactor_of(retain=1)
+    compactor.compact(live)
+    assert not compactor.trouble
     assert pages(follow(tmp_path).fold.state) == before
     assert os.path.lexists(tmp_path / BAD_SNAPSHOT_NAME)
 
@@ -425,7 +424,7 @@ def test_a_bad_snapshot_is_moved_aside_and_kept(tmp_path):
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"junk")
     live = follow(tmp_path)
     before = pages(live.fold.state)
-    retention(retain=1).run(live)
+    compactor_of(retain=1).compact(live)
     assert (tmp_path / BAD_SNAPSHOT_NAME).read_bytes() == b"junk"
     again = follow(tmp_path)
     assert again.snapshot_trouble == ""
@@ -441,7 +440,7 @@ def test_what_a_dead_writer_left_in_the_making_is_removed_after_a_minute(tmp_pat
     os.utime(stale, (0, 0))
     os.utime(foreign, (0, 0))
     live = follow(tmp_path)
-    retention().run(live)
+    compactor_of().compact(live)
     assert not stale.exists()
     assert young.exists()
     assert foreign.exists()
@@ -451,7 +450,7 @@ def test_a_failed_compaction_is_logged_once_and_tried_again(tmp_path, monkeypatc
     fill(tmp_path)
     live = follow(tmp_path)
     now = [time.time()]
-    keeper = retention(clock=lambda: now[0])
+    compactor = compactor_of(clock=lambda: now[0])
 
     def full(*_arguments, **_options):
         raise OSError(28, "No space left on device")
@@ -459,13 +458,13 @@ def test_a_failed_compaction_is_logged_once_and_tried_again(tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         for _ in range(3):
-            keeper.run(live)
+            compactor.compact(live)
             now[0] += 10
-    assert "No space left" in keeper.trouble
+    assert "No space left" in compactor.trouble
     assert len(caplog.records) == 1
-    keeper.run(live)
-    assert keeper.trouble == ""
-    assert keeper.removed > 0
+    compactor.compact(live)
+    assert compactor.trouble == ""
+    assert compactor.removed > 0
 
 
 def test_what_the_cap_refused_goes_on_when_a_reader_takes_up_a_snapshot(tmp_path):
@@ -477,7 +476,7 @@ def test_what_the_cap_refused_goes_on_when_a_reader_takes_up_a_snapshot(tmp_path
     reader.drain()
     before = reader.fold.capped()
     assert before["mx_p2p_source_selection_seconds"] == 8
-    retention(retain=0).run(follow(tmp_path))
+    compactor_of(retain=0).compact(follow(tmp_path))
     reader.drain()
     assert not reader.segments
     assert reader.fold.capped() == before

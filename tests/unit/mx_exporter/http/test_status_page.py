@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mx_exporter.directory.diagnosis import STATES, Place
+from mx_exporter.directory.diagnosis import STATES, Diagnosis
 from mx_exporter.http import status_page
 from mx_log.schema import VERSION
 from tests import support
@@ -61,7 +61,7 @@ def test_all_is_well(spawn: support.Spawner, tmp_path: Path) -> None:
         assert expected in shown.text
     assert "likeliest causes" not in shown.text
     assert "too low" not in shown.text
-    assert "role" + "owner: it compacts the directory" in shown.text
+    assert "role" + "owner (compacts)" in shown.text
     assert "archives" not in shown.text
 
 
@@ -178,6 +178,6 @@ def test_a_label_that_grows_without_end_is_warned_of(
 def test_any_path_can_be_shown(state: str) -> None:
     path = os.fsdecode(b"/a\xff<script>\n")
     for seen in (None, status_page.Seen(*[0] * 11, "", 0.0, "<b>", "owner")):
-        shown = Reader(status_page.render(Place(path, state), seen).decode())
+        shown = Reader(status_page.render(Diagnosis(path, state), seen).decode())
         assert "script" not in shown.tags
         assert "/a?<script>" in shown.text

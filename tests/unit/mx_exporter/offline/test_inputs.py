@@ -21,7 +21,7 @@ from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
-from mx_exporter.directory.compaction import Retention
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
 from mx_exporter.offline.engines import process_pool
@@ -39,13 +39,13 @@ def compact(directory: Path, retain: int = 1) -> Follower:
     """What an owning exporter does until its bounds are kept; returns its follower."""
     live = Follower(str(directory), Fold(CATALOG))
     live.drain()
-    keeper = Retention(retain, 10**9, min_age=0)
+    compactor = Compactor(retain, 10**9, min_age=0)
     done = -1
-    while keeper.compactions > done:
-        done = keeper.compactions
-        keeper.run(live)
+    while compactor.compactions > done:
+        done = compactor.compactions
+        compactor.compact(live)
         live.drain()
-    assert not keeper.trouble
+    assert not compactor.trouble
     return live
 
 

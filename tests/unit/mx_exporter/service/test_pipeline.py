@@ -14,8 +14,8 @@ import pytest
 from mx_exporter.config import Directory, Settings
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.directory.follower import Follower
-from mx_exporter.directory.maintenance import Keeper
-from mx_exporter.directory.scan import Listing
+from mx_exporter.directory.maintenance import Maintenance
+from mx_exporter.directory.scan import Scan
 from mx_exporter.exposition import fold_metrics, text
 from mx_exporter.exposition.samples import FamilySamples, derived_families
 from mx_exporter.service import pipeline as pipeline_module
@@ -59,7 +59,7 @@ def pipeline(directory: Path, *, with_ids: bool = False) -> Iterator[Pipeline]:
     settings = Settings(
         directory=Directory(str(directory), named=True), source_id_label=with_ids, max_series=50
     )
-    running = Pipeline(settings, Keeper(CATALOG, settings), lambda: None)
+    running = Pipeline(settings, Maintenance(CATALOG, settings), lambda: None)
     try:
         running.drain(None)
         yield running
@@ -202,8 +202,8 @@ def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path)
     finished(directory, 3)
     archive.mkdir()
     settings = Settings(directory=Directory(str(directory), named=True), archive_dir=str(archive))
-    keeper = Keeper(CATALOG, settings)
-    running = Pipeline(settings, keeper, lambda: None)
+    maintenance = Maintenance(CATALOG, settings)
+    running = Pipeline(settings, maintenance, lambda: None)
     try:
         for count in (3, 4):
             running.drain(None)
@@ -212,7 +212,7 @@ def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path)
             attempt = ("source_attempted", {"policy": "random", "result": "success"})
             Lines("ffffffffffff").segment(directory, 0, [attempt])
     finally:
-        keeper.finish(5)
+        maintenance.finish_shipping(5)
         running.close()
 
 
@@ -225,8 +225,8 @@ def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
     settings = Settings(directory=Directory(str(directory), named=True), tee=True)
     with open(output, "wb") as out:
         monkeypatch.setattr(sys, "stdout", out)
-        keeper = Keeper(CATALOG, settings)
-        running = Pipeline(settings, keeper, lambda: None)
+        maintenance = Maintenance(CATALOG, settings)
+        running = Pipeline(settings, maintenance, lambda: None)
         try:
             with Writer(directory) as writer:
                 writer.log()
@@ -235,13 +235,13 @@ def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
                 before = output.read_bytes()
                 writer.path.write_bytes(b"")
                 running.drain(None)
-                wait_until(lambda: not keeper._positions())
+                wait_until(lambda: not maintenance._positions())
                 after = before.replace(b"random", b"rended")
                 writer.write(after)
                 running.drain(None)
                 wait_until(lambda: output.read_bytes() == before + after)
         finally:
-            keeper.finish(5)
+            maintenance.finish_shipping(5)
             running.close()
 
 
@@ -249,18 +249,18 @@ def test_a_file_that_takes_the_place_of_what_is_none(tmp_path: Path) -> None:
     """Also where the inode's number is given again."""
     segment = tmp_path / "events-aaaaaaaaaaaa-0.jsonl"
     segment.mkdir()
-    seen = Listing()
+    seen = Scan()
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
-        assert seen.look(folder)
-        assert not seen.look(folder)
+        assert seen.refresh(folder)
+        assert not seen.refresh(folder)
         assert seen.not_regular == [segment.name]
         segment.rmdir()
         segment.touch()
         seen._seen = ([segment.name], [segment.stat().st_ino])
-        assert seen.look(folder)
+        assert seen.refresh(folder)
         assert list(seen.segments) == [segment.name]
         assert seen.not_regular == []
-        assert not seen.look(folder)
+        assert not seen.refresh(folder)
     finally:
         os.close(folder)

@@ -11,7 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from mx_exporter.config import Directory, Settings
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.directory.maintenance import Keeper
+from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.exposition.fold_metrics import CAP_ROWS, STATE_ROWS
 from mx_exporter.exposition.rows import Row, read_rows
 from mx_exporter.exposition.samples import Point
@@ -32,13 +32,13 @@ def test_a_page_has_the_families_of_the_tables_in_their_order(
     archive.mkdir()
     Lines().segment(directory, 0, [("source_attempted", {"policy": "p", "result": "ok"})])
     settings = Settings(directory=Directory(str(directory), named=True), archive_dir=str(archive))
-    keeper = Keeper(CATALOG, settings)
-    running = Pipeline(settings, keeper, lambda: None)
+    maintenance = Maintenance(CATALOG, settings)
+    running = Pipeline(settings, maintenance, lambda: None)
     try:
         running.drain(None)
         page = running.page(False)
     finally:
-        keeper.finish(5)
+        maintenance.finish_shipping(5)
         running.close()
     found = re.findall(r"^# TYPE (mx_exporter_\S+) (\S+)$", page.decode(), re.MULTILINE)
     teed = "mx_exporter_lines_teed_total"  # shown with a tee alone
