@@ -128,6 +128,9 @@ def test_feeding_says_which_events_were_refused():
     good, bad = (log("sources_ordered", policy="p", seconds=seconds) for seconds in (1, None))
     first, second = CATALOG.decoder.decode([good, bad])
     assert Fold(CATALOG).feed([first, second]) == [(second, "missing")]
+    whole = Fold(CATALOG)
+    whole.feed([second])
+    assert dict(whole.state.events) == {}, "no count of events that are none"
 
 
 def test_what_was_fed_before_a_failure_is_folded_in_order_of_time():

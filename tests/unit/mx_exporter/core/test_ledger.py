@@ -72,3 +72,12 @@ def test_a_book_is_of_a_living_writer_with_locks_until_something_else_is_known()
     for _ in range(3):
         whole.writer_gone("a" * 12)
     assert (first.gone, second.gone, whole.state.gone) == (True, False, 1)
+
+
+def test_events_that_the_schema_does_not_know_are_skipped_by_book_and_in_all():
+    whole, log = Fold(CATALOG), Lines()
+    for _ in range(2):
+        assert whole.feed(CATALOG.decoder.decode([log("of_the_future")])) == []
+    (book,) = whole.state.books.values()
+    assert (book.skipped, book.refused, book.folded) == (2, 0, 0)
+    assert (whole.state.skipped, dict(whole.state.refused)) == (2, {})
