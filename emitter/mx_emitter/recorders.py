@@ -48,7 +48,7 @@ class Recorders(metaclass=_Patchable):
         if sys.version_info < (3, 12):
             for name in vars(Recorders):
                 if not name.startswith("_"):
-                    vars(self)[name] = getattr(self, name)
+                    setattr(self, name, getattr(self, name))
 
     # -- choosing a source ---------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
+from libcst import matchers
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation import mutators
 
@@ -37,6 +38,9 @@ _SKIPPED = (
     *(cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom, cst.Assert),
     *(cst.SimpleString, cst.FormattedString, cst.ConcatenatedString),
 )
+
+#: Neither is what goes to the exporter's own log.
+_LOGGED = matchers.Expr(matchers.Call(matchers.Attribute(matchers.Name("_log"))))
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,11 @@ _Change = tuple[str, cst.CSTNode, cst.CSTNode, cst.CSTNode]
 
 
 def _changes(node: cst.CSTNode, place: str, statement: cst.CSTNode) -> Iterator[_Change]:
-    if isinstance(node, _SKIPPED) or _is_declaration(node, place):
+    if (
+        isinstance(node, _SKIPPED)
+        or _is_declaration(node, place)
+        or matchers.matches(node, _LOGGED)
+    ):
         return
     if isinstance(node, cst.FunctionDef | cst.ClassDef):
         place = f"{place}.{node.name.value}".lstrip(".")

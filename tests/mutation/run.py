@@ -193,6 +193,9 @@ class Tests:
             for test, (seconds, lines) in tests.items()
             if seconds <= LONGEST_TEST
         }
+        # The runs to come have the tests in this order.
+        if not self._pass(self._in_order(lambda _: True)):
+            raise SystemExit(f"{' '.join(files)}: a test fails in another order, without a fault")
         # Imported once, not in each run.
         for module in foreign:
             with suppress(Exception):
@@ -204,22 +207,23 @@ class Tests:
         path = path_of(module)
         changed = set(range(mutant.lines[0], mutant.lines[1] + 1))
         # What an import runs, every test may notice.
-        every = changed & set(self._imported[str(path)])
-        reaching = sorted(
-            (seconds, test)
-            for test, (seconds, lines) in self._tests.items()
-            if every or changed & set(lines.get(str(path), ()))
-        )
-        if not reaching:
-            return False
-        chosen = [test for _, test in reaching]
+        every = bool(changed & set(self._imported.get(str(path), ())))
+        tests = self._in_order(lambda lines: every or bool(changed & set(lines.get(str(path), ()))))
+        return bool(tests) and not self._pass(tests, Changed(module, str(path), mutant.source))
 
+    def _in_order(self, wanted: Callable[[dict[str, list[int]]], bool]) -> dict[str, float]:
+        """CPU seconds of the tests that reach what is wanted, the quickest first."""
+        found = {test: seconds for test, (seconds, lines) in self._tests.items() if wanted(lines)}
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    def _pass(self, tests: dict[str, float], changed: Changed | None = None) -> bool:
         def act() -> int:
-            sys.meta_path.insert(0, Changed(module, str(path), mutant.source))
-            files = dict.fromkeys(test.split("::")[0] for test in chosen)
-            return int(pytest.main([*PYTEST, *_at_root(files)], plugins=[Chosen(chosen)]))
+            if changed is not None:
+                sys.meta_path.insert(0, changed)
+            files = dict.fromkeys(test.split("::")[0] for test in tests)
+            return int(pytest.main([*PYTEST, *_at_root(files)], plugins=[Chosen(list(tests))]))
 
-        return in_child(act, MORE_SECONDS + sum(seconds for seconds, _ in reaching)) != 0
+        return in_child(act, MORE_SECONDS + sum(tests.values())) == 0
 
 
 def _at_root(files: Iterable[str]) -> list[str]:

@@ -10,7 +10,20 @@ _CORE_MODULES = (
     *("reducers", "series", "series_table", "snapshot_codec", "state"),
 )
 
+_FOLLOWER = tuple(
+    f"tests/unit/mx_exporter/directory/test_{name}.py"
+    for name in ("follower", "follower_model", "segments", "maintenance", "compaction")
+)
+_STREAM = (
+    "tests/unit/mx_emitter/log",
+    "tests/unit/mx_emitter/test_logger.py",
+    "tests/unit/mx_emitter/test_timers.py",
+    "tests/unit/mx_emitter/commands/test_reset.py",
+)
+
 #: Name of a module -> files and folders of tests.
 TARGETS: dict[str, tuple[str, ...]] = {
-    f"mx_exporter.core.{module}": _CORE for module in _CORE_MODULES
+    **{f"mx_exporter.core.{module}": _CORE for module in _CORE_MODULES},
+    **{f"mx_exporter.directory.{module}": _FOLLOWER for module in ("follower", "scan", "segments")},
+    **{f"mx_emitter.log.{module}": _STREAM for module in ("segment", "stream")},
 }

@@ -17,11 +17,6 @@ from . import warn_once
 from .encode import text
 from .stream import Stream
 
-#: The methods of a wrapped logger by which structlog's bound loggers log.
-METHODS = frozenset(
-    ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log")
-)
-
 
 class Sink:
     """Where events go.
@@ -39,11 +34,13 @@ class Sink:
         self._watching_forks = False
         self._forks = 0  # how many generations of forks this process is away from the first
 
-    def __getattr__(self, name: str) -> Callable[[bytes, bytes, bytes], None]:
-        # As structlog's own loggers have it, where each level is a method that does the same.
-        if name not in METHODS:
-            raise AttributeError(name)
+    @property
+    def info(self) -> Callable[[bytes, bytes, bytes], None]:
+        """``msg``: structlog's own bound loggers call the method of the level, and the level is
+        among what they are given."""
         return self.msg
+
+    debug = warning = warn = error = exception = critical = fatal = log = info
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be logged at all. Never raises an Exception."""

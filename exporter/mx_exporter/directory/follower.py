@@ -200,6 +200,7 @@ class Follower:
             dir_fd = open_directory(self.directory)
         except OSError as error:
             self._lose_directory(error)
+            self._settling.starting = False
             return
         try:
             status = os.fstat(dir_fd)
@@ -213,6 +214,7 @@ class Follower:
                         # without it, counters would fall.
                         self._settling.wait()
                         self._drain(dir_fd)
+                    self._settling.starting = False
                     break
                 except StartOver:
                     continue

@@ -128,6 +128,9 @@ def test_feeding_says_which_events_were_refused():
     good, bad = (log("sources_ordered", policy="p", seconds=seconds) for seconds in (1, None))
     first, second = CATALOG.decoder.decode([good, bad])
     assert Fold(CATALOG).feed([first, second]) == [(second, "missing")]
+    whole = Fold(CATALOG)
+    whole.feed([second])
+    assert dict(whole.state.events) == {}, "no count of events that are none"
 
 
 def test_what_was_fed_before_a_failure_is_folded_in_order_of_time():
@@ -146,12 +149,31 @@ def test_what_was_fed_before_a_failure_is_folded_in_order_of_time():
     assert b'load_id="l1"' in pages(whole.state)[0]
 
 
+def test_events_of_the_same_time_go_by_process_and_number_however_they_come():
+    lines = []
+    for proc in ("a" * 12, "b" * 12):
+        log = Lines(proc, step=0)
+        lines += [
+            log("sources_ordered", policy="p", seconds=1, load_id=f"{proc}{n}") for n in (0, 1)
+        ]
+    for order in itertools.permutations(lines):
+        (series,) = fold(order).state.series["mx_p2p_source_selection_seconds"].values()
+        assert [last[-1] for last in series.exemplars if last is not None] == [f"{'b' * 12}1"]
+
+
 def test_rejected_lines_add_up_by_reason():
     whole = Fold(CATALOG)
     whole.reject("torn", 2)
     whole.reject("torn")
     whole.reject("not_json", 0)
     assert dict(whole.state.rejected) == {"torn": 3}
+
+
+def test_lines_beside_a_rejected_one_are_folded():
+    log = Lines()
+    whole = fold([log.header(), b"not json", log.header(1), b"[]", log.header(2)])
+    assert whole.state.rejected == {"not_json": 1, "not_object": 1}
+    assert whole.state.logged == sum(whole.state.events.values()) == 3
 
 
 def test_the_end_of_a_writer_that_logged_nothing_changes_nothing():

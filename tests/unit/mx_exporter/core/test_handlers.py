@@ -67,6 +67,31 @@ def test_after_a_failure_the_events_that_waited_are_folded():
     assert value(whole.state, "mx_nixl_data_plane_errors_total", kind="timeout") == 2
 
 
+def test_events_that_waited_are_folded_in_order_of_time_with_those_that_come():
+    """The exemplar shows it: it is the later event's, though that was fed first."""
+    log, older = Lines(), Lines("bbbbbbbbbbbb", start=100)
+    ordered = {"policy": "p", "seconds": 1}
+    whole = fold([log("nixl_failed", kind="timeout")], gone=False)
+    handler = handlers_of(whole, "nixl_failed")["", "timeout"]
+
+    class Failing:
+        def apply(self, _):
+            raise MemoryError
+
+    reducers, handler.reducers = handler.reducers, (Failing(),)
+    with pytest.raises(MemoryError):
+        whole.feed_lines(
+            [
+                log("nixl_failed", kind="timeout"),
+                log("sources_ordered", **ordered, load_id="late"),
+            ]
+        )
+    handler.reducers = reducers
+    whole.feed_lines([older("sources_ordered", **ordered, load_id="early")])
+    (series,) = whole.state.series["mx_p2p_source_selection_seconds"].values()
+    assert [last[-1] for last in series.exemplars if last is not None] == ["late"]
+
+
 def test_a_text_too_long_to_be_kept_is_folded_all_the_same():
     log = Lines()
     whole = fold([log("nixl_failed", kind="odd" * 10_000) for _ in range(3)])

@@ -69,6 +69,15 @@ def test_a_book_is_of_a_living_writer_with_locks_until_something_else_is_known()
     first, second = whole.state.books["a" * 12], whole.state.books["b" * 12]
     assert (first.gone, first.locked) == (False, True)
     assert (second.gone, second.locked) == (False, False)
-    for _ in range(2):
+    for _ in range(3):
         whole.writer_gone("a" * 12)
     assert (first.gone, second.gone, whole.state.gone) == (True, False, 1)
+
+
+def test_events_that_the_schema_does_not_know_are_skipped_by_book_and_in_all():
+    whole, log = Fold(CATALOG), Lines()
+    for _ in range(2):
+        assert whole.feed(CATALOG.decoder.decode([log("of_the_future")])) == []
+    (book,) = whole.state.books.values()
+    assert (book.skipped, book.refused, book.folded) == (2, 0, 0)
+    assert (whole.state.skipped, dict(whole.state.refused)) == (2, {})

@@ -78,9 +78,11 @@ def test_an_endless_line_is_not_held_and_its_tail_is_no_line():
     assert splitter.too_long == 1
 
 
-def test_rest_forgets_what_it_gave():
+@pytest.mark.parametrize(("tail", "rest"), [(b"half", b"half"), (b"x" * LIMIT, b"")])
+def test_rest_forgets_what_it_gave(tail, rest):
     splitter = LineSplitter(LIMIT)
-    splitter.feed(b"half")
-    assert splitter.rest() == b"half"
-    assert splitter.rest() == b""
-    assert splitter.feed(b"a\n") == [b"a"]
+    for feed, line in ((splitter.feed, b"a"), (splitter.measure, (b"a", 2))):
+        splitter.feed(tail)
+        assert splitter.rest() == rest
+        assert splitter.rest() == b""
+        assert feed(b"a\n") == [line]

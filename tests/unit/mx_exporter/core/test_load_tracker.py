@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import ABANDONED, IN_PROGRESS, Catalog
 from mx_exporter.core.fold import Fold
+from mx_exporter.core.load_tracker import Loads
 from tests.support import Lines
 from tests.support.folding import fold, value
 
 LOAD = {"engine": "vllm", "model": "m", "model_role": "main", "outcome": "success", "seconds": 1}
+PHASE = {"engine": "vllm", "model": "m", "phase": "chain"}
 
 
 def load_log(*events, proc="aaaaaaaaaaaa"):
@@ -51,6 +54,7 @@ def progress(whole: Fold) -> tuple[dict[str, int], dict[str, int]]:
         (["start", "+chain", "start"], {"": 1}),
         (["start", "+stray"], {"": 1}),
         (["start", "end"], {}),
+        (["start", "end", "start"], {"": 1}),
         (["start l1", "start l2", "end l1"], {"": 1}),
         (["start l1", "+chain l1", "start l2", "+chain l2"], {"chain": 2}),
         (["+chain"], {}),
@@ -59,8 +63,11 @@ def progress(whole: Fold) -> tuple[dict[str, int], dict[str, int]]:
 )
 def test_loads_in_progress_and_then_abandoned(events, running):
     lines = load_log(*events)
-    for order in (lines, lines[::-1]):
-        whole = fold(order, gone=False)
+    backwards = lines[::-1]
+    for pieces in ([lines], [backwards], [[line] for line in backwards]):
+        whole = Fold(CATALOG)
+        for piece in pieces:
+            whole.feed_lines(piece)
         assert progress(whole) == (running, {})
         whole.writer_gone("aaaaaaaaaaaa")
         assert progress(whole) == ({}, running)
@@ -83,13 +90,32 @@ def test_a_load_that_ended_before_its_start_was_read_is_not_in_progress():
     assert not fold([start, end], gone=False).state.loads.open
 
 
-def test_a_load_whose_end_was_read_long_before_its_start_is_not_in_progress():
-    """The end is remembered until every event before it was met."""
-    log = load_log("start", "start l2", "end")
-    whole = Fold(CATALOG)
-    for line in (log[2], log[1], log[0]):
-        whole.feed_lines([line])
-    assert progress(whole) == ({"": 1}, {})
+def test_label_sets_of_loads_are_as_old_as_the_earliest_event_that_named_them():
+    loads, labels = Loads(), ("vllm", "m", "", "")
+    for timestamp in ("2", "1", "3"):
+        loads.note(labels, timestamp)
+    assert loads.series == {labels: "1"}
+
+
+def test_a_phase_that_names_another_model_is_a_phase_of_its_load():
+    lines = load_log("start")
+    lines.append(Lines(seq=1)("load_phase_started", **{**PHASE, "model": "other"}, load_id="l1"))
+    assert progress(fold(lines, gone=False)) == ({"chain": 1}, {})
+
+
+def test_loads_of_disjoint_processes_merge():
+    first = fold(load_log("start", "+chain"), gone=False)
+    for proc, gone in (("bbbbbbbbbbbb", False), ("cccccccccccc", True), ("dddddddddddd", True)):
+        first.state.merge(fold(load_log("start", "+chain", proc=proc), gone=gone).state)
+    assert progress(first) == ({"chain": 2}, {"chain": 2})
+
+
+def test_a_catalogue_without_families_of_loads_tracks_none():
+    families = [f for f in CATALOG.families if f.measure not in (IN_PROGRESS, ABANDONED)]
+    whole = Fold(Catalog(CATALOG.events.values(), families))
+    whole.feed_lines(load_log("start", "+chain"))
+    assert whole.state.events == {"load_started": 1, "load_phase_started": 1}
+    assert progress(whole) == ({}, {})
 
 
 def test_a_load_finished_without_an_id_ends_nothing():

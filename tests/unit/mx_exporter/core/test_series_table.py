@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import WITH_HEADER, Catalog
+from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
 from tests.support import Lines
 from tests.support.folding import fold, value
@@ -50,6 +54,24 @@ def test_the_cap_on_loads():
     assert len(whole.state.loads.in_progress()) == 2
     assert whole.state.refused == {"series_cap": 2}
     assert whole.capped() == {"mx_loads_in_progress": 2, "mx_loads_abandoned_total": 2}
+
+
+def test_past_the_cap_a_load_of_a_known_label_set_is_tracked():
+    """Also one that is older than all that named it before."""
+    load = {"engine": "vllm", "model": "m", "model_role": "main", "load_id": "l"}
+    whole = fold([Lines()("load_started", **load)], gone=False, max_series=1)
+    whole.feed_lines([Lines("bbbbbbbbbbbb", start=100)("load_started", **load)])
+    assert list(whole.state.loads.in_progress().values()) == [2]
+    assert whole.state.refused == {}
+
+
+def test_a_free_label_that_the_event_does_not_give_has_no_zero_series():
+    selections = CATALOG.by_name["mx_p2p_source_selections_total"]
+    labels = tuple(label._replace(values=None) for label in selections.labels)
+    free = dataclasses.replace(selections, labels=labels, zeros=WITH_HEADER)
+    whole = Fold(Catalog(CATALOG.events.values(), [free]))
+    whole.feed_lines([Lines().header()])
+    assert whole.state.series == {free.name: {}}
 
 
 def test_what_the_cap_refused_is_not_forgotten_with_the_state():

@@ -13,8 +13,9 @@ from mx_exporter.core import snapshot_codec
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.catalog import Catalog
 from mx_exporter.core.fold import Fold
+from mx_exporter.core.state import State
 from tests.support import Lines
-from tests.support.folding import fold, pages, settle, some_state
+from tests.support.folding import fold, pages, settle, some_state, whole_page
 from tests.support.strategies import logs
 
 
@@ -56,6 +57,55 @@ def test_a_family_whose_boundaries_changed_starts_from_what_remains():
     assert taken.changed == ["mx_p2p_transfer_seconds"]
     assert taken.state.series["mx_p2p_transfer_seconds"] == {}
     assert taken.state.series["mx_p2p_source_selection_seconds"]
+
+
+def test_a_family_that_the_snapshot_does_not_know_starts_empty_and_the_others_go_on():
+    first, *others = CATALOG.families
+    data = snapshot_codec.dump(Catalog(CATALOG.events.values(), others), some_state(), {})
+    taken = snapshot_codec.load(CATALOG, data)
+    assert taken.changed == []
+    assert not taken.state.series[first.name]
+    assert {name: len(table) for name, table in taken.state.series.items()} == {
+        name: len(table) if name != first.name else 0 for name, table in some_state().series.items()
+    }
+
+
+def test_after_a_family_that_changed_the_others_go_on():
+    first, *others = CATALOG.families
+    changed = dataclasses.replace(first, labels=first.labels[:1])
+    data = snapshot_codec.dump(
+        Catalog(CATALOG.events.values(), [changed, *others]), some_state(), {}
+    )
+    taken = snapshot_codec.load(CATALOG, data)
+    assert taken.changed == [first.name]
+    assert taken.state.series["mx_p2p_source_selection_seconds"]
+
+
+def test_what_a_snapshot_says_beside_the_series_is_taken_up():
+    whole = Fold(CATALOG)
+    for n in range(3):
+        whole.feed_lines([Lines(f"{n:012x}", seq=n)("of_the_future")])
+    whole.feed_lines([Lines("0" * 12)("of_the_future")] * 2)
+    whole.feed_lines([b"not json", b"[]", b"nothing"])
+    log, load = Lines("f" * 12), {"engine": "vllm", "model": "m", "load_id": "l"}
+    whole.feed_lines([log("load_started", **load, model_role="main")])
+    whole.feed_lines([log("load_phase_started", **load, phase="chain")])
+    for n in range(2):
+        whole.writer_gone(f"{n:012x}")
+    state = whole.state
+    data = snapshot_codec.dump(CATALOG, state, {}, {"events-000000000000-0.jsonl": 17})
+    taken = snapshot_codec.load(CATALOG, data)
+    assert taken.shipped == {"events-000000000000-0.jsonl": 17}
+    found = taken.state
+    assert (found.logged, found.lost, found.gone) == (8, 3, 2)
+    assert found.duplicates == 2
+    assert found.rejected == {"not_json": 2, "not_object": 1}
+    assert found.skipped == 3
+    assert whole_page(found) == whole_page(state)
+
+
+def test_a_snapshot_stands_for_no_segment_unless_it_says_so():
+    assert snapshot_codec.Snapshot(State(CATALOG)).segments == {}
 
 
 @pytest.mark.parametrize(
