@@ -27,7 +27,7 @@ sys.stdin.read()
 
 EXPORTER = """
 import sys
-import mx_exporter.service.serve
+import mx_exporter.cli.main, mx_exporter.service.serve
 from mx_exporter.__main__ import main
 {become}
 sys.argv = ["mx-metrics", "serve", "--retain-seconds", "0"]

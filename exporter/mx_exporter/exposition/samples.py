@@ -8,7 +8,7 @@ as a number.
 from __future__ import annotations
 
 from calendar import timegm
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import starmap
@@ -82,7 +82,7 @@ class FamilySamples:
     type: str
     help: str
     label_names: tuple[str, ...]
-    series: Iterable[Point | Histogram]
+    series: Collection[Point | Histogram]
 
 
 def derived_families(
@@ -109,7 +109,7 @@ def seconds(timestamp: str) -> float:
     return whole + int(time[9:15]) / 1e6
 
 
-class _Lazy:
+class _Lazy(Collection["Point | Histogram"]):
     """Series that are made as they are gone through.
 
     All at once, they would make the garbage collector walk through the whole state more often.
@@ -129,6 +129,9 @@ class _Lazy:
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __contains__(self, one: object) -> bool:
+        return any(one == each for each in self)
 
     def __iter__(self) -> Iterator[Point | Histogram]:
         return starmap(self._make, self._items)

@@ -87,7 +87,10 @@ def test_labels_that_are_shown_only_when_asked_for() -> None:
 def test_series_may_be_gone_through_again() -> None:
     """A push that is tried again shows them once more."""
     for family in families(fold([Lines().header(), SOME]).state).values():
-        assert list(family.series) == list(family.series) != []
+        assert list(family.series) == list(family.series)
+        assert len(family.series) == len(list(family.series)) > 0
+        assert all(one in family.series for one in list(family.series))
+        assert None not in family.series
 
 
 def test_a_catalogue_of_another_kind_gives_its_own_families() -> None:
