@@ -200,7 +200,6 @@ class Follower:
             dir_fd = open_directory(self.directory)
         except OSError as error:
             self._lose_directory(error)
-            self._settling.starting = False
             return
         try:
             status = os.fstat(dir_fd)
@@ -208,13 +207,12 @@ class Follower:
             self.trouble = ""
             for _ in range(_ATTEMPTS):
                 try:
-                    self._drain(dir_fd)
+                    self._drain(dir_fd, first=first)
                     if first and self._settling.due < NEVER:
                         # What the exporter before this one had finished must be in the first page:
                         # without it, counters would fall.
                         self._settling.wait()
-                        self._drain(dir_fd)
-                    self._settling.starting = False
+                        self._drain(dir_fd, first=first)
                     break
                 except StartOver:
                     continue
@@ -227,16 +225,16 @@ class Follower:
         self.identity = None
         self.trouble = error.strerror or str(error)
         self._reader.forget_counts()
-        self._settling.begin_drain()
+        self._settling.begin_drain(first=False)
         # What is only out of reach for now is not read twice: rejected lines have no identity.
         if isinstance(error, (FileNotFoundError, NotADirectoryError)):
             self._set_segments(())
             self._scan = Scan()
             self.directory_bytes = 0
 
-    def _drain(self, dir_fd: int) -> None:
+    def _drain(self, dir_fd: int, *, first: bool) -> None:
         self._reader.forget_counts()
-        self._settling.begin_drain()
+        self._settling.begin_drain(first=first)
         orphans = self._take_up_snapshot(dir_fd)
         fresh = self._list(dir_fd)
         if self._snapshot.is_overtaken(dir_fd):

@@ -4,9 +4,9 @@ A writer holds the lock of its newest segment for as long as it lives. A segment
 seen with a lock is finished as soon as the lock is free. Any other may be a copy that somebody is
 still making, without a lock; it is finished once two looks, some time apart, saw it unchanged.
 
-An exporter that starts finds what another one had finished before it, and must show that in its
-first page: without it, counters would fall. So it waits for the second look there. Where the last
-write was long ago it need not: that is how most starts find a directory.
+An exporter that starts must show on its first page what the exporter before it had finished:
+without that, counters would fall. So its first drain waits for the second look, except at segments
+whose last write was long ago.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .segments import Segment
 #: Seconds between the two looks, in a live exporter.
 SETTLE_SECONDS = 1.0
 
-#: Seconds since the last write to a segment, by the clock on the wall, after which the first drain
+#: Seconds since the last write to a segment, by the system's clock, after which the first drain
 #: waits for no second look at it. Clocks of two machines may well differ by less.
 LONG_AGO_SECONDS = 10.0
 
@@ -46,13 +46,16 @@ class Settling:
             self.settle_at_once()
         #: Processes of which a segment was seen with a lock in the drain in hand.
         self._alive: set[str] = set()
+        self._first = False
         self.due = NEVER
-        #: The drain in hand is the first one.
-        self.starting = True
 
-    def begin_drain(self) -> None:
-        """Forget what held for the drain before."""
+    def begin_drain(self, *, first: bool) -> None:
+        """Forget what held for the drain before.
+
+        :param first: the follower has not drained before.
+        """
         self._alive = set()
+        self._first = first
         self.due = NEVER
 
     def settle_at_once(self) -> None:
@@ -78,7 +81,7 @@ class Settling:
         :param uses_locks: the writer's file system has locks.
         """
         seen = uses_locks and (segment.was_locked or segment.name.proc in self._alive)
-        old = self.starting and time.time() - segment.mtime >= LONG_AGO_SECONDS
+        old = self._first and time.time() - segment.mtime >= LONG_AGO_SECONDS
         left = self._seconds - segment.unchanged_for
         if seen or old or left <= 0 or self._at_once.is_set():
             return True

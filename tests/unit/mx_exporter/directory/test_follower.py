@@ -222,7 +222,35 @@ def test_a_directory_that_vanishes_and_comes_back(tmp_path):
         shutil.rmtree(where)
         follower.drain()
         assert attempts(follower) == count
-    assert follower.directory_bytes == 0
+        assert (follower.identity, follower.directory_bytes) == (None, 0)
+
+
+def test_a_directory_that_is_moved_away_and_back(tmp_path):
+    where, elsewhere = tmp_path / "d", tmp_path / "e"
+    where.mkdir()
+    follower = Follower(str(where), Fold(CATALOG))
+    with Writer(where) as writer:
+        writer.log()
+        follower.drain()
+        where.rename(elsewhere)
+        follower.drain()
+        elsewhere.rename(where)
+        writer.log()
+        follower.drain()
+        assert attempts(follower) == 2
+
+
+def test_a_file_takes_the_directorys_place(tmp_path):
+    where = tmp_path / "d"
+    where.mkdir()
+    follower = Follower(str(where), Fold(CATALOG))
+    Lines().segment(where, 0, [])
+    follower.drain()
+    shutil.rmtree(where)
+    where.write_text("")
+    follower.drain()
+    assert follower.trouble == "Not a directory"
+    assert (follower.segments, follower.directory_bytes) == ([], 0)
 
 
 def test_the_directory_is_a_file(tmp_path):
