@@ -110,6 +110,32 @@ def test_what_the_body_raises_passes_and_is_logged(
 
 
 @by_timer
+def test_a_timer_that_is_used_again_says_nothing_of_the_last_time(
+    name: str,
+    arguments: tuple[Any, ...],
+    event: str,
+    fields: dict[str, Any],
+    good: str | None,
+    bad: str | None,
+    log: Log,
+) -> None:
+    timer = getattr(metrics, name)(*arguments)
+    with contextlib.suppress(Exit), timer:
+        raise Exit("no peer")
+    with timer:
+        pass
+    assert log.own_fields()[2:] == [
+        {"event": f"{event}_started", **fields},
+        {
+            "event": f"{event}_finished",
+            **fields,
+            **_outcome(good),
+            "seconds": timer.seconds,
+        },
+    ]
+
+
+@by_timer
 def test_timers_time_while_metrics_are_off(
     name: str,
     arguments: tuple[Any, ...],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import WITH_POLICY
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.reducers import CountDetail, NoteLocks, TrackLoad
 from mx_log.schema import EVENTS
@@ -42,6 +43,19 @@ def test_free_text_in_every_event_does_not_pile_up(monkeypatch):
     monkeypatch.setattr("mx_exporter.core.handlers._MAX_HANDLERS", 1000)
     monkeypatch.setattr("mx_exporter.core.handlers._MAX_CHARACTERS", 2000)
     assert 0 < kept() < 20
+
+
+def test_what_is_remembered_of_zero_series_is_bounded(monkeypatch):
+    monkeypatch.setattr("mx_exporter.core.handlers._MAX_HANDLERS", 10)
+    log = Lines()
+    whole = Fold(CATALOG)
+    made = whole._handlers._zeros[WITH_POLICY]._made
+    for n in range(30):
+        whole.feed_lines([log("sources_ordered", policy=f"p{n}", seconds=1)])
+        assert 0 < len(made) <= 10
+    whole.feed_lines([log("sources_ordered", policy="p" * 3000, seconds=1)])
+    assert not any("p" * 3000 in key for key in made)
+    assert value(whole.state, "mx_p2p_list_sources_total", policy="p" * 3000, result="ok") == 0
 
 
 def test_after_a_failure_the_events_that_waited_are_folded():
