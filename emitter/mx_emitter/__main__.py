@@ -39,7 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--dir", type=_path, help="the directory [MX_METRICS_DIR; default: as for the ranks]"
     )
     reset.add_argument(
-        "--force", action="store_true", help="ask nobody: events of living ranks may be lost"
+        "--force",
+        action="store_true",
+        help="skip the check for living ranks, whose events may be lost",
     )
     # What errors begin with, where another command line stands before this one.
     reset.add_argument("--program", default=_PROGRAM, help=argparse.SUPPRESS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ sys.stdin.read()
 
 EXPORTER = """
 import sys
-import mx_exporter.service.serve
+import mx_exporter.cli.main, mx_exporter.service.serve
 from mx_exporter.__main__ import main
 {become}
 sys.argv = ["mx-metrics", "serve", "--retain-seconds", "0"]
@@ -36,19 +38,19 @@ main()
 
 
 @pytest.fixture
-def volume(tmp_path: Path, parts: dict[str, dict[str, Any]]) -> Path:
+def volume(parts: dict[str, dict[str, Any]]) -> Iterator[Path]:
+    """A volume for the pod's group, outside of pytest's directories: those are for one user alone,
+    and each session of pytest that starts sees to that again."""
     if os.geteuid():
         support.leave_out("needs root, to become two other users")
     group = parts["mx-metrics-parts"]["spec"]["securityContext"]["fsGroup"]
-    for parent in tmp_path.parents:
-        if parent.stat().st_mode & 0o777 == 0o700 and parent.stat().st_uid == 0:
-            parent.chmod(0o711)
-    tmp_path.chmod(0o711)
-    path = tmp_path / "volume"
-    path.mkdir()
-    os.chown(path, 0, group)
-    path.chmod(0o2770)  # not for others, so that it is the group that counts
-    return path
+    with tempfile.TemporaryDirectory(prefix="mx-metrics-volume-") as place:
+        Path(place).chmod(0o711)
+        path = Path(place) / "volume"
+        path.mkdir()
+        os.chown(path, 0, group)
+        path.chmod(0o2770)  # not for others, so that it is the group that counts
+        yield path
 
 
 def test_the_exporter_compacts_what_another_user_writes(

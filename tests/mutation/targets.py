@@ -12,8 +12,9 @@ _CORE_MODULES = (
 
 _FOLLOWER = tuple(
     f"tests/unit/mx_exporter/directory/test_{name}.py"
-    for name in ("follower", "follower_model", "segments", "maintenance", "compaction")
+    for name in ("follower", "follower_model", "settling", "segments", "maintenance", "compaction")
 )
+_FOLLOWER_MODULES = ("follower", "reading", "scan", "segments", "settling")
 _STREAM = (
     "tests/unit/mx_emitter/log",
     "tests/unit/mx_emitter/test_logger.py",
@@ -24,6 +25,6 @@ _STREAM = (
 #: Name of a module -> files and folders of tests.
 TARGETS: dict[str, tuple[str, ...]] = {
     **{f"mx_exporter.core.{module}": _CORE for module in _CORE_MODULES},
-    **{f"mx_exporter.directory.{module}": _FOLLOWER for module in ("follower", "scan", "segments")},
+    **{f"mx_exporter.directory.{module}": _FOLLOWER for module in _FOLLOWER_MODULES},
     **{f"mx_emitter.log.{module}": _STREAM for module in ("segment", "stream")},
 }

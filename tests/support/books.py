@@ -9,6 +9,12 @@ from tests import support
 from tests.support.pages import Samples, total
 
 
+def all_gone(page: Samples | None) -> Samples | None:
+    """The page once no writer counts as alive: a rank whose segment was never seen with a lock is
+    gone when that stayed as it is for a while."""
+    return page if page and total(page, "mx_exporter_writers", state="alive") == 0 else None
+
+
 def books_close(
     spawn: support.Spawner, directory: Path, last: Samples, acknowledged: int, lives: int
 ) -> None:

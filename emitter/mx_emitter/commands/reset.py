@@ -53,8 +53,8 @@ class Outcome(NamedTuple):
 def reset(settings: Settings, *, force: bool = False) -> Outcome:
     """Remove our files from the directory, all but the lock; what appears meanwhile stays.
 
-    ``force`` asks nobody. Raises `InUse`, having removed nothing; FileNotFoundError when there is
-    no directory; OSError when it cannot be used.
+    ``force`` skips the check for living ranks. Raises `InUse`, having removed nothing;
+    FileNotFoundError when there is no directory; OSError when it cannot be used.
     """
     with existing(settings) as folder:
         lock, objections = _take_lock(folder)

@@ -39,7 +39,7 @@ def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
     for source in found.sources:
         report = _check(source, fold, writing=source.path in writers.open)
         if report.unreadable is not None and report.unreadable.vanished:
-            found.marks.check()
+            found.generations.check()
         files.append(report)
     return Report(found, writers, reports, files, fold.state)
 

@@ -35,9 +35,9 @@ def run(logs: tuple[str, ...], *, as_json: bool = False) -> int:
     from ..analysis.check import examine
     from ..analysis.check_report import as_lines, as_object
     from ..core.builtin import CATALOG
-    from ..directory.generations import settled
+    from ..directory.generations import retry_overtaken
 
-    report = settled(lambda: examine(CATALOG, logs))
+    report = retry_overtaken(lambda: examine(CATALOG, logs))
     if as_json:
         text = orjson.dumps(as_object(report)) + b"\n"
     else:

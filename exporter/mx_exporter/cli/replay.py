@@ -76,14 +76,14 @@ def run(
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
     from ..core.builtin import CATALOG
-    from ..directory.generations import settled
+    from ..directory.generations import retry_overtaken
     from ..exposition.json_lines import json_lines
     from ..exposition.samples import derived_families
     from ..exposition.text import render
     from ..offline.fold_logs import fold_logs
 
     with _Progress() as progress:
-        found, snapshots, outcome = settled(
+        found, snapshots, outcome = retry_overtaken(
             lambda: fold_logs(
                 CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
             )

@@ -1,7 +1,7 @@
-"""What stands where the segments are looked for, and what it means when there are none.
+"""The diagnosis of a directory: what stands there, and what it means when there are no segments.
 
-A directory without a segment is the commonest mistake of a new user, so the log, a gauge and
-the page for people all say what was looked for, where, and as which user.
+A directory without a segment is the commonest mistake of a new user. So the log, a gauge and the
+page for people all say what the exporter looks for, where, and as which user.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mx_log.files import is_ours
 
 from ..config import Directory
 
-#: What was looked for.
+#: What the exporter looks for.
 PATTERN = "events-<12 hex digits>-<n>.jsonl"
 
-#: States of a place, and what is told of each. ``segments`` is the only good one.
+#: States of a directory, each to be read after its path. ``segments`` is the only good one.
 STATES = {
     "segments": "has segments, or the snapshot of some",
     "empty": "has no segment",
@@ -77,8 +77,8 @@ def user_text(uid: int) -> str:
 
 
 class Diagnosis(NamedTuple):
-    """What stands there. ``detail`` is the system's word for it, ``owner`` and ``mode`` are
-    empty where there is nothing."""
+    """What stands at the path. ``detail`` is the system's message; ``owner`` and ``mode`` are empty
+    where nothing stands."""
 
     path: str
     state: str
@@ -88,19 +88,19 @@ class Diagnosis(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What it is, to be read after its path."""
+        """The state, to be read after the path."""
         return STATES[self.state] + (f" ({self.detail})" if self.detail else "")
 
     @property
     def text(self) -> str:
-        """One line: what it is, and what was looked for as which user."""
+        """One line: the state, and what the exporter looks for as which user."""
         owned = f" [{self.mode}, {self.owner}]" if self.mode else ""
         user = user_text(os.geteuid())
         return f"{self.path}{owned} {self.what}; looking for {PATTERN} as {user}"
 
 
 def diagnose(directory: Directory, *, segments: int, client_files: int, trouble: str) -> Diagnosis:
-    """Say what stands at the directory now.
+    """Diagnose the directory as it is now.
 
     :param segments: segments that the latest listing found there.
     :param client_files: ``.db`` files that it found.
@@ -128,9 +128,8 @@ def diagnose(directory: Directory, *, segments: int, client_files: int, trouble:
 
 
 def kinds_in(path: str, limit: int = 1000) -> str:
-    """What kinds of others' files are in a directory, for people: ``3 .db, 1 .txt``. Only
-    endings: the page may be read by anybody, the directory's names perhaps not. Looks at
-    ``limit`` names."""
+    """The kinds of files of others in a directory, for people: ``3 .db, 1 .txt``. Only endings: the
+    page may be read by anybody, the names in the directory perhaps not. Reads ``limit`` names."""
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in islice(entries, limit) if not is_ours(entry.name)]

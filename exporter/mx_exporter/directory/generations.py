@@ -1,13 +1,12 @@
-"""Reading beside an exporter that compacts: noticing that it overtook us, and starting over.
+"""Reading beside an exporter that compacts: a reader that was overtaken notices, and starts over.
 
-Whoever compacts puts a new snapshot in place before it removes the segments that this one stands
+A compaction puts a new snapshot in place before it removes the segments that the snapshot stands
 for. So a listing is whole when the directory has the same snapshot after it as before it; and a
 listed segment that is gone when it is to be opened is in another snapshot.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -28,23 +27,26 @@ class Generations:
     """Which snapshot each directory had before it was listed. Picklable."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int, int] | None] = {}
+        self._seen: dict[str, snapshot.Identity | None] = {}
 
-    def take(self, directory: str) -> None:
-        """Note the snapshot of a directory, which is to be listed or read after this."""
-        self._seen.setdefault(directory, _identity(directory))
+    def note(self, directory: str) -> None:
+        """Note the snapshot that a directory has before it is listed or read."""
+        self._seen.setdefault(directory, snapshot.identity_in(directory))
 
     def check(self) -> None:
-        """Raises `StartOver`, with the directory, when one has another snapshot by now."""
+        """Check that each directory still has the snapshot that was noted.
+
+        :raises StartOver: one has another; ``str()`` is the directory.
+        """
         for directory, seen in self._seen.items():
-            if _identity(directory) != seen:
+            if snapshot.identity_in(directory) != seen:
                 raise StartOver(directory)
 
 
-def settled(attempt: Callable[[], T]) -> T:
-    """What ``attempt`` returns once it raises no `StartOver`.
+def retry_overtaken(attempt: Callable[[], T]) -> T:
+    """Call ``attempt`` until it is not overtaken, and return what it returns.
 
-    :raises MxError: it was overtaken again and again.
+    :raises MxError: it raised `StartOver` again and again.
     """
     where = ""
     for _ in range(_ATTEMPTS):
@@ -56,14 +58,3 @@ def settled(attempt: Callable[[], T]) -> T:
         f"{where}: was compacted while it was read, {_ATTEMPTS} times in a row; try again, or name "
         "a copy of it"
     )
-
-
-def _identity(directory: str) -> tuple[int, int, int] | None:
-    try:
-        dir_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return snapshot.identity(dir_fd)
-    finally:
-        os.close(dir_fd)

@@ -1,8 +1,8 @@
-"""Who owns a directory: one exporter, the one that holds the lock on ``.mx-metrics.lock``.
+"""Which exporter owns a directory: the one that holds the lock on ``.mx-metrics.lock``.
 
-The owner compacts and archives; everybody else only reads. The lock goes with the process that
-holds it, however that ends, and the file is never removed: a second file of that name would be a
-second lock, and the directory would have two owners.
+The owner compacts and ships; all others only read. The kernel releases the lock when its holder
+ends, however it ends. The file is never removed: a second file of that name would be a second lock,
+and the directory would have two owners.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from mx_log import locks
 
 #: What an exporter can be to a directory.
 STATES = {
-    "owner": "it compacts the directory",
+    "owner": "this exporter compacts the directory",
     "standby": "another exporter owns the directory",
-    "reader": "it may not write or delete there",
+    "reader": "this exporter may not write or delete there",
     "waiting": "there is no directory that can be opened",
 }
 
@@ -40,7 +40,7 @@ class Ownership:
         try:
             dir_fd = locks.open_directory(self.directory)
         except OSError as error:
-            self._let_go()
+            self._unlock()
             self.state, self.reason = "waiting", error.strerror or str(error)
             return self.state
         try:
@@ -48,26 +48,26 @@ class Ownership:
             identity = (status.st_dev, status.st_ino)
             if self._fd >= 0 and self._identity == identity and locks.is_named(dir_fd, self._fd):
                 return self.state
-            self._let_go()
+            self._unlock()
             self._identity = identity
-            self.state, self.reason = self._take(dir_fd, status)
+            self.state, self.reason = self._lock(dir_fd, status)
         except OSError as error:
-            self._let_go()
+            self._unlock()
             self.state, self.reason = "reader", error.strerror or str(error)
         finally:
             os.close(dir_fd)
         return self.state
 
     def owns(self, identity: tuple[int, int] | None) -> bool:
-        """Whether we own that directory (device and inode): its path may lead elsewhere now."""
+        """Whether we own the directory of that device and inode: a path may lead elsewhere now."""
         return self.state == "owner" and self._identity == identity
 
     def release(self) -> None:
-        """Let go of the directory: a standby takes over."""
-        self._let_go()
+        """Release the directory, so that a standby takes over."""
+        self._unlock()
         self.state, self.reason = "waiting", ""
 
-    def _take(self, dir_fd: int, directory: os.stat_result) -> tuple[str, str]:
+    def _lock(self, dir_fd: int, directory: os.stat_result) -> tuple[str, str]:
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=dir_fd, effective_ids=True):
             return "reader", "the directory cannot be written to"
         us = os.geteuid()
@@ -81,7 +81,7 @@ class Ownership:
             return "reader", f"the file system has no locks: {error.strerror}"
         return "owner", ""
 
-    def _let_go(self) -> None:
+    def _unlock(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1

@@ -1,7 +1,7 @@
-"""What a directory holds, by name and inode: segments, other files of ours, and others'.
+"""What a directory holds, by name and inode: segments, other files of ours, and files of others.
 
-A listing that shows what the one before did is not sorted out again: that is what lets a scrape
-of a directory with hundreds of finished segments cost what one of eight does.
+Entries are sorted out only when the listing differs from the one before. That is why a scrape of
+a directory with hundreds of finished segments costs no more than a scrape of one with eight.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Scan:
         self.others_bytes = sum(_size(name, dir_fd) for name in self._others)
         return changed
 
-    def invalidate(self) -> None:
-        """Have the next `refresh` say that all is new."""
+    def forget(self) -> None:
+        """Have the next `refresh` report a change, whatever it finds."""
         self._seen = None
 
     def _became_regular(self, found: list[os.DirEntry[str]]) -> bool:
-        """Whether a file took the place of what was none, and its inode with it."""
+        """Whether a regular file replaced something else under the same name and inode."""
         odd = self.not_regular
         return bool(odd) and any(
             entry.name in odd and entry.is_file(follow_symlinks=False) for entry in found

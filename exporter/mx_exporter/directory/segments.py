@@ -1,6 +1,9 @@
-"""One segment file and its way into a fold."""
+"""One segment file: what is known of it, and its way into a fold."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
 
 from mx_log.files import SegmentName
 
@@ -15,13 +18,15 @@ BLOCK_BYTES = 256 * 1024
 #: so that they hold a number or a time: lines that end alike would pass for one another.
 ANCHOR_BYTES = 512
 
+#: The time of modification of a file that was not looked at yet: no file has it.
+_NEVER = -1.0
+
 
 class Segment:
     """What is known of one segment file, and its way into a fold."""
 
     __slots__ = (
-        "_seen",
-        "_since",
+        "_unchanged_since",
         "anchor",
         "done",
         "inode",
@@ -30,6 +35,7 @@ class Segment:
         "position",
         "size",
         "splitter",
+        "unchanged_for",
         "was_locked",
     )
 
@@ -40,28 +46,37 @@ class Segment:
         #: Bytes read so far, and the last of them: a file that only grows still has them.
         self.position = 0
         self.anchor = b""
-        #: Size and time of modification (seconds since the epoch) when last looked at.
+        #: Size and time of modification (seconds since the epoch) at the latest look.
         self.size = 0
-        self.mtime = 0.0
-        #: The writer is gone and everything was read.
-        self.done = False
+        self.mtime = _NEVER
+        #: Seconds for which both were the same at the latest look; not above 0 at the first one.
+        self.unchanged_for = 0.0
+        self._unchanged_since = 0.0
         #: It was seen with a lock: whoever wrote it held one, and nobody writes it without.
         self.was_locked = False
-        #: Size and time of modification at the latest look, and since when they are these (of the
-        #: follower's clock).
-        self._seen: tuple[int, float] | None = None
-        self._since = 0.0
+        #: Nobody writes it any more, and everything was read.
+        self.done = False
 
-    def unchanged(self, now: float, age: float) -> float:
-        """For how many seconds it has been as it is.
+    def unread(self) -> Segment:
+        """The same file with nothing read of it. What was seen from outside stays known: a segment
+        that was finished is finished as soon as it is read again, if it did not change."""
+        again = Segment(self.name, self.inode)
+        again.size, again.mtime = self.size, self.mtime
+        again._unchanged_since = -float("inf") if self.done else self._unchanged_since
+        again.was_locked = self.was_locked
+        return again
 
-        :param now: the follower's clock.
-        :param age: for how long it is known to be so if this is the first look at it.
+    def note_look(self, status: os.stat_result, before: float, after: float) -> None:
+        """Note size and time of modification.
+
+        :param before: monotonic seconds at some moment before the file was looked at.
+        :param after: the same for some moment after it. With both, no pause between the clock and
+            the look can make two looks seem farther apart than they were.
         """
-        seen = (self.size, self.mtime)
-        if seen != self._seen:
-            self._seen, self._since = seen, now - (age if self._seen is None else 0.0)
-        return now - self._since
+        if (status.st_size, status.st_mtime) != (self.size, self.mtime):
+            self.size, self.mtime = status.st_size, status.st_mtime
+            self._unchanged_since = after
+        self.unchanged_for = before - self._unchanged_since
 
     def feed(self, fold: Fold, block: bytes) -> None:
         """Fold the lines that the next block completes."""
@@ -72,13 +87,14 @@ class Segment:
         self.splitter.too_long = 0
 
     def start_again(self) -> None:
-        """It holds other bytes than it did: read it from its beginning."""
+        """The file holds other bytes than it did: read it from its beginning."""
         self.splitter = LineSplitter()
         self.position = 0
         self.anchor = b""
+        self.mtime = _NEVER
 
     def finish(self, fold: Fold) -> None:
-        """The writer is gone: fold the last line if it is whole, else count it as torn."""
+        """Nobody writes it any more: fold the last line if it is whole, else count it as torn."""
         self.done = True
         self.anchor = b""
         last = fold.catalog.decoder.decode_line(self.splitter.rest())
@@ -86,3 +102,13 @@ class Segment:
             fold.reject("torn")
         elif last is not None:
             fold.feed([last])
+
+
+def read_blocks(fd: int, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of an open file from ``start`` up to ``end``, or to its own end if that is less.
+
+    Raises ``OSError``.
+    """
+    while start < end and (block := os.pread(fd, min(BLOCK_BYTES, end - start), start)):
+        start += len(block)
+        yield block

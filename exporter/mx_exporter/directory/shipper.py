@@ -53,7 +53,7 @@ class Shipper:
         self._news = False
         self._deadline = float("inf")
         self._retry = dict.fromkeys(WAYS, 0.0)
-        self._said = dict.fromkeys(WAYS, "")
+        self._logged = dict.fromkeys(WAYS, "")
         #: Tries that failed, by way.
         self.failures: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._run, name="mx-ship", daemon=True)
@@ -62,10 +62,10 @@ class Shipper:
     # ----------------------------------------------------------------------------------
     # Called by the thread that drains
 
-    def offer(self, segments: Iterable[Segment], kept: Mapping[str, int]) -> None:
+    def offer(self, segments: Iterable[Segment], saved: Mapping[str, int]) -> None:
         """Take the list of segments after a drain; those that are not in it are forgotten.
 
-        ``kept`` says where to begin with a segment that was not known before.
+        ``saved`` says where to begin with a segment that was not known before.
         """
         with self._changed:
             shipments = {}
@@ -73,7 +73,7 @@ class Shipper:
                 name = str(segment.name)
                 shipment = self._shipments.get(name)
                 if shipment is None:
-                    shipment = Shipment(segment, kept.get(name, 0))
+                    shipment = Shipment(segment, saved.get(name, 0))
                 elif shipment.inode != segment.inode:
                     shipment = Shipment(segment, 0)
                 shipment.size, shipment.done = segment.size, segment.done
@@ -88,7 +88,7 @@ class Shipper:
         return shipment is not None and self._is_shipped(shipment)
 
     def positions(self) -> dict[str, int] | None:
-        """How far each segment was teed, to be kept; None when there is no tee."""
+        """How far each segment was teed, to be saved; None when there is no tee."""
         if self._tee is None:
             return None
         return {
@@ -130,7 +130,8 @@ class Shipper:
 
     def join(self) -> None:
         """Wait for the end that `finish` asked for."""
-        # It ends a moment after its time. Positions that are read before would lack a line.
+        # The thread ends a moment after its deadline. Positions that are read before that would
+        # lack a line.
         self._thread.join(max(0.0, self._deadline - time.monotonic()) + 2 * STUCK_SECONDS)
 
     # ----------------------------------------------------------------------------------
@@ -144,16 +145,16 @@ class Shipper:
                 self._news = False
                 ending = self._deadline != float("inf")
                 shipments = list(self._shipments.values())
-            # The archive first: it must not wait for whoever does not read our output.
+            # The archive first: it must not wait for a reader of our output who has stopped.
             for way, to in (("archive", self._archive), ("tee", self._tee)):
                 if to is None or time.monotonic() < self._retry[way]:
                     continue
                 try:
                     to.ship(shipments, self._is_over)
                 except Exception as error:  # noqa: BLE001 - the thread must go on whatever it was
-                    self._say(way, error)
+                    self._report(way, error)
                 else:
-                    self._said[way], self._retry[way] = "", 0.0
+                    self._logged[way], self._retry[way] = "", 0.0
 
     def _is_called(self) -> bool:
         return self._news or self._deadline != float("inf")
@@ -173,12 +174,13 @@ class Shipper:
         teed = self._tee is None or shipment.teed
         return teed and (self._archive is None or shipment.archived)
 
-    def _say(self, way: str, error: Exception) -> None:
+    def _report(self, way: str, error: Exception) -> None:
+        """Count a failure, log it unless it is the same as before, and set the time to retry."""
         self.failures[way] += 1
         self._retry[way] = time.monotonic() + RETRY_SECONDS
-        if repr(error) == self._said[way]:
+        if repr(error) == self._logged[way]:
             return
-        self._said[way] = repr(error)
+        self._logged[way] = repr(error)
         if isinstance(error, BrokenPipeError):
             self._retry[way] = float("inf")
             _log.error("nobody reads standard output any more: the tee has ended")

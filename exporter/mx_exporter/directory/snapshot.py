@@ -6,6 +6,7 @@ for :mod:`mx_exporter.core.snapshot_codec` to say; here it is read, and put in p
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import BinaryIO
@@ -16,12 +17,17 @@ from mx_log.files import SNAPSHOT_NAME
 from mx_log.locks import open_regular
 
 from ..core.catalog import Catalog
-from ..core.snapshot_codec import Snapshot, dump, load
+from ..core.snapshot_codec import BadSnapshot, Snapshot, dump, load
 from ..core.state import State
 from . import atomic_write
 
+_log = logging.getLogger(__name__)
 
-def read(catalog: Catalog, dir_fd: int) -> tuple[Snapshot, tuple[int, int, int]] | None:
+#: Inode, time of modification and size of a snapshot's file: another one is another snapshot.
+Identity = tuple[int, int, int]
+
+
+def read(catalog: Catalog, dir_fd: int) -> tuple[Snapshot, Identity] | None:
     """The snapshot of a directory, and the identity of its file; None when there is none.
 
     Raises `BadSnapshot`, ``OSError`` when it cannot be read.
@@ -30,8 +36,8 @@ def read(catalog: Catalog, dir_fd: int) -> tuple[Snapshot, tuple[int, int, int]]
     return (load(catalog, found[0]), found[1]) if found else None
 
 
-def amend(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> tuple[int, int, int]:
-    """Keep other positions of shipping and the same state; return the new file's identity.
+def amend(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> Identity:
+    """Write other positions of shipping beside the same state; return the new file's identity.
 
     Where there is no snapshot, one that stands for nothing is made. Raises ``OSError``, and
     `BadSnapshot` when there is one that should rather be left as it is.
@@ -45,15 +51,24 @@ def amend(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> tuple[in
     return write(dir_fd, orjson.dumps({**packed, "shipped": dict(shipped)}))
 
 
-def identity(dir_fd: int) -> tuple[int, int, int] | None:
-    """The identity of a directory's snapshot file: another one means another snapshot."""
+def identity(dir_fd: int) -> Identity | None:
+    """The identity of a directory's snapshot; None when there is none."""
+    return _identity_at(SNAPSHOT_NAME, dir_fd)
+
+
+def identity_in(directory: str) -> Identity | None:
+    """The same for a directory that is named by its path."""
+    return _identity_at(os.path.join(directory, SNAPSHOT_NAME))
+
+
+def _identity_at(path: str, dir_fd: int | None = None) -> Identity | None:
     try:
-        return _identity(os.stat(SNAPSHOT_NAME, dir_fd=dir_fd, follow_symlinks=False))
+        return _identity(os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
     except OSError:
         return None
 
 
-def write(dir_fd: int, data: bytes) -> tuple[int, int, int]:
+def write(dir_fd: int, data: bytes) -> Identity:
     """Put a snapshot in place of the last one, atomically; return its file's identity.
 
     After a crash at any moment there is the old one or the new one, whole. Raises ``OSError``.
@@ -68,7 +83,7 @@ def write(dir_fd: int, data: bytes) -> tuple[int, int, int]:
     return _identity(atomic_write.put(SNAPSHOT_NAME, dir_fd, fill))
 
 
-def _contents(dir_fd: int) -> tuple[bytes, tuple[int, int, int]] | None:
+def _contents(dir_fd: int) -> tuple[bytes, Identity] | None:
     try:
         fd = open_regular(SNAPSHOT_NAME, dir_fd)
     except FileNotFoundError:
@@ -77,5 +92,87 @@ def _contents(dir_fd: int) -> tuple[bytes, tuple[int, int, int]] | None:
         return file.read(), _identity(os.fstat(fd))
 
 
-def _identity(status: os.stat_result) -> tuple[int, int, int]:
+def _identity(status: os.stat_result) -> Identity:
     return (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+class KnownSnapshot:
+    """The snapshot that a follower of a directory goes on from.
+
+    :param directory: for messages.
+
+    :ivar covered: process -> number of the last segment that the snapshot stands for.
+    :ivar shipped: segment's name -> bytes of it that were shipped, as the snapshot has it.
+    :ivar trouble: why the snapshot cannot be used; empty when it can, or when there is none.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._identity: Identity | None = None
+        self.covered: dict[str, int] = {}
+        self.shipped: dict[str, int] = {}
+        self.trouble = ""
+
+    def is_known(self, identity: Identity | None) -> bool:
+        """Whether that is the snapshot that was read last; None stands for none."""
+        return identity == self._identity
+
+    def is_overtaken(self, dir_fd: int) -> bool:
+        """Whether another snapshot was put in place."""
+        return identity(dir_fd) not in (None, self._identity)
+
+    def mark_replaced(self, identity: Identity, covered: dict[str, int]) -> None:
+        """We put another snapshot in place ourselves, of the state that is known."""
+        self._identity, self.covered, self.trouble = identity, covered, ""
+
+    def mark_shipped(self, positions: dict[str, int]) -> None:
+        """The snapshot has these positions of shipping."""
+        self.shipped = positions
+
+    def mark_moved(self) -> None:
+        """The snapshot that cannot be used was moved out of the way."""
+        self.trouble = ""
+
+    def refresh(self, catalog: Catalog, dir_fd: int) -> Snapshot | None:
+        """Read the snapshot if it is another one.
+
+        Returns it when it holds another state than the one before: all else that was read is to
+        be read again. A snapshot that was removed stands for nothing any more, and changes no
+        state; one that cannot be used is logged.
+        """
+        found = identity(dir_fd)
+        if found == self._identity:
+            return None
+        if found is None:
+            self._identity, self.covered, self.trouble = None, {}, ""
+            return None
+        try:
+            read_now = read(catalog, dir_fd)
+        except (BadSnapshot, OSError) as error:
+            self._identity, self.trouble = found, str(error)
+            _log.error(
+                "%s %s; what it stands for is missing from the metrics. Put a good one in its "
+                "place, or move it away",
+                self._path,
+                error,
+            )
+            return None
+        if read_now is None:
+            return None
+        new, self._identity = read_now
+        self.trouble = ""
+        self.shipped = new.shipped
+        if new.segments == self.covered:
+            return None  # the same state, and other positions of shipping
+        self.covered = new.segments
+        for name in new.changed:
+            _log.warning(
+                "%s: %s was derived with another table; it starts from the segments that remain",
+                self._path,
+                name,
+            )
+        return new
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self._directory, SNAPSHOT_NAME)

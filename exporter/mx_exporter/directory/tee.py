@@ -1,10 +1,10 @@
 """The tee: each event line to standard output, which may be a pipe that nobody reads for a while.
 
-A line is written exactly once over restarts that end with a signal that may be caught: positions
-are kept in the directory's snapshot at a clean stop, at each compaction, and every half minute.
-After a crash the tee writes again what came after the positions last kept: a position cannot be
-kept in the same instant in which a line is written, and of the two faults this is the one that
-readers can mend, since they drop doubles by ``proc`` and ``seq``.
+Over restarts that end with a signal that may be caught, a line is written exactly once: positions
+are saved in the directory's snapshot at a clean stop, at each compaction, and every half minute.
+After a crash the tee writes again what came after the positions that were saved last: a position
+cannot be saved in the same instant in which a line is written. Of the two possible faults this is
+the one that readers can mend, since they drop doubles by ``proc`` and ``seq``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import os
 import select
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from io import FileIO
 
 from ..core.decode import Decoder, Event
 from ..core.lines import LineSplitter
-from .segments import BLOCK_BYTES
+from .segments import read_blocks
 from .shipment import Gone, Shipment
 
-#: Seconds in which a reader of our output has to make room, and until it is asked again.
+#: Seconds in which a reader of our output has to make room, and until the next try.
 STUCK_SECONDS = 0.1
 
 #: A pipe takes a write of so many bytes whole or not at all: a line within it is never torn,
@@ -48,7 +47,7 @@ class Tee:
 
     @property
     def stuck(self) -> bool:
-        """Whether nobody made room for what is to be written yet."""
+        """Whether what is to be written waits for somebody to make room."""
         return self._out.stuck
 
     def ship(self, shipments: Iterable[Shipment], is_over: Callable[[], bool]) -> None:
@@ -76,30 +75,30 @@ class Tee:
                 shipment.position = 0
             lines: list[bytes] = []
             length, end = 0, shipment.position
-            for line, line_end in _lines(file, shipment.position, size, done):
+            for line, line_end in _read_lines(file.fileno(), shipment.position, size, done=done):
                 if line and isinstance(self._decoder.decode_line(line), Event):
                     if length + len(line) + 1 > _WHOLE and lines:
-                        self._take(shipment, lines, end)
+                        self._queue(shipment, lines, end)
                         if is_over() or not self._flush():
                             return False
                         lines, length = [], 0
                     lines.append(line)
                     length += len(line) + 1
                 end = line_end
-            self._take(shipment, lines, end)
+            self._queue(shipment, lines, end)
             if not self._flush():
                 return False
         shipment.seen = (size, done)
         shipment.teed = done
         return True
 
-    def _take(self, shipment: Shipment, lines: list[bytes], end: int) -> None:
+    def _queue(self, shipment: Shipment, lines: list[bytes], end: int) -> None:
         """Have these lines written next, each as it is."""
         self._written = (shipment, end, len(lines))
         self._out.rest = b"".join(line + b"\n" for line in lines)
 
     def _flush(self) -> bool:
-        """Write what was taken; only then does its segment's position move on."""
+        """Write what is queued; only then does its segment's position move on."""
         if not self._out.flush():
             return False
         if self._written is not None:
@@ -147,8 +146,8 @@ class _Output:
 
 
 def _end_torn_line(fd: int) -> None:
-    """Where output goes on in a file whose last line a crash tore, give that line its end: else
-    it would swallow our first one."""
+    """Where output goes on in a file whose last line a crash tore, end that line: else it would
+    swallow our first one."""
     with contextlib.suppress(OSError):
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
@@ -160,19 +159,15 @@ def _end_torn_line(fd: int) -> None:
             os.write(fd, b"\n")
 
 
-def _lines(file: FileIO, position: int, size: int, done: bool) -> Iterator[tuple[bytes, int]]:
-    """The lines from ``position`` to ``size``, each with the offset after its end.
+def _read_lines(fd: int, start: int, size: int, *, done: bool) -> Iterator[tuple[bytes, int]]:
+    """The lines from ``start`` to ``size``, each with the offset after its end.
 
     A line over the limit gives an empty one in its place, and is not held. When ``done``, what
     follows the last newline is a line as well.
     """
     splitter = LineSplitter()
-    end = position
-    file.seek(position)
-    while position < size:
-        block = file.read(min(BLOCK_BYTES, size - position))
-        if not block:
-            break
+    position = end = start
+    for block in read_blocks(fd, start, size):
         position += len(block)
         for line, length in splitter.measure(block):
             end += length

@@ -1,4 +1,4 @@
-"""Being woken when the directory changes.
+"""The watcher: it wakes the scheduler when the directory changes.
 
 Notifications only shorten the next scrape's drain; they get lost (a full kernel queue, file
 systems that have none), so nothing depends on them: the directory is listed every few seconds
@@ -38,8 +38,9 @@ logger = logging.getLogger(__name__)
 NOTIFIED_PERIOD = 5.0
 POLLING_PERIOD = 1.0
 
-#: Notifications between two looks, some 0.1 s apart when they come often, that are too many; the
-#: seconds that we do without; and those between listings meanwhile.
+#: More notifications than this between two calls of `watch`, some 0.1 s apart when they come often,
+#: are too many; the seconds for which the directory is not watched then; and the seconds between
+#: listings meanwhile.
 MANY = 50
 REST_SECONDS = 2.0
 RESTING_PERIOD = 0.1
@@ -88,12 +89,12 @@ class Watcher:
 
     def period(self) -> float:
         """Seconds until the directory should be listed though nothing woke us."""
-        # Also when the rest has just ended: only the next look watches again.
+        # Also when the rest has just ended: only the next call of `watch` watches again.
         if time.monotonic() < self._rest_until + POLLING_PERIOD:
             return RESTING_PERIOD
         return NOTIFIED_PERIOD if self.watching else POLLING_PERIOD
 
-    def check(self) -> None:
+    def watch(self) -> None:
         """Watch the directory that stands there now; called before each listing. Never raises.
 
         A directory that was removed and made again leaves an observer that lives and reports

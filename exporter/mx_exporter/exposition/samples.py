@@ -1,22 +1,32 @@
-"""Samples: what a page says, before it is written in any format.
+"""Samples: the content of a page, before it is written in any format.
 
 A family comes with its series in the order of their label values, so that the same state always
-gives the same samples. Timestamps stay as the log has them, RFC 3339 in UTC; whoever shows one as
-a number takes `seconds`.
+gives the same samples. Timestamps stay as the log has them, RFC 3339 in UTC; `seconds` gives one
+as a number.
 """
 
 from __future__ import annotations
 
 from calendar import timegm
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import starmap
 from typing import Any
 
-from ..core.catalog import ABANDONED, HISTOGRAM, IN_PROGRESS, Catalog, Family
+from ..core.catalog import (
+    ABANDONED,
+    COUNT,
+    HISTOGRAM,
+    IN_PROGRESS,
+    LATEST,
+    PRESENCE,
+    SUM,
+    Catalog,
+    Family,
+)
 from ..core.exact_sum import to_float
-from ..core.load_tracker import Loads
-from ..core.series import Exemplar, Observed, Summed
+from ..core.series import Counted, Exemplar, Latest, Observed, Present, Summed
 from ..core.state import State
 
 
@@ -25,7 +35,7 @@ class Point:
     """One series of a counter or a gauge.
 
     :ivar labels: label values, in the order of the family's label names.
-    :ivar created: timestamp of the first event that a counter stands for; None: not known.
+    :ivar created: a counter's smallest timestamp of an event; None for a gauge, or if not known.
     """
 
     labels: tuple[str, ...]
@@ -42,7 +52,7 @@ class Histogram:
     :ivar counts: observations up to each boundary, and all of them: one more than ``bounds``.
     :ivar exemplars: the last event of each bucket, as many as ``counts``.
     :ivar sum: of all observations; it may be negative, or an infinity.
-    :ivar created: timestamp of the first observation.
+    :ivar created: smallest timestamp of an observed event.
     """
 
     labels: tuple[str, ...]
@@ -64,14 +74,15 @@ class FamilySamples:
 
     :ivar name: as in a query, so a counter's ends in ``_total``.
     :ivar type: ``counter``, ``gauge`` or ``histogram``.
-    :ivar series: points, or histograms where that is the type.
+    :ivar series: points, or histograms where that is the type. They may be made as they are gone
+        through, and read the state at that time.
     """
 
     name: str
     type: str
     help: str
     label_names: tuple[str, ...]
-    series: Sequence[Point | Histogram]
+    series: Collection[Point | Histogram]
 
 
 def derived_families(
@@ -83,7 +94,7 @@ def derived_families(
     """
     for family in catalog.families:
         series = _series_of(family, state, opt_in=source_id_label)
-        if series:
+        if len(series):
             names = family.label_names(opt_in=source_id_label)
             yield FamilySamples(family.name, family.type, family.help, names, series)
 
@@ -98,27 +109,56 @@ def seconds(timestamp: str) -> float:
     return whole + int(time[9:15]) / 1e6
 
 
-def _series_of(family: Family, state: State, *, opt_in: bool) -> list[Any]:
+class _Lazy(Collection["Point | Histogram"]):
+    """Series that are made as they are gone through.
+
+    All at once, they would make the garbage collector walk through the whole state more often.
+
+    :param table: label values and what was accumulated under them.
+    :param make: makes one series of both.
+    """
+
+    def __init__(
+        self,
+        table: Iterable[tuple[tuple[str, ...], Any]],
+        make: Callable[[tuple[str, ...], Any], Point | Histogram],
+    ) -> None:
+        # No two have the same labels, so what comes after the labels is never compared.
+        self._items = sorted(table)
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, one: object) -> bool:
+        return any(one == each for each in self)
+
+    def __iter__(self) -> Iterator[Point | Histogram]:
+        return starmap(self._make, self._items)
+
+
+def _series_of(family: Family, state: State, *, opt_in: bool) -> _Lazy:
+    loads = state.loads
     if family.measure == IN_PROGRESS:
-        return [Point(labels, n) for labels, n in sorted(state.loads.in_progress().items())]
+        return _Lazy(loads.in_progress().items(), Point)
     if family.measure == ABANDONED:
-        return _abandoned(state.loads)
+        created: dict[Any, str] = loads.series
+        counts = {**dict.fromkeys(created, 0), **loads.abandoned}
+        return _Lazy(counts.items(), lambda labels, n: Point(labels, n, created.get(labels)))
     tables = state.detail if opt_in and family.has_opt_in else state.series
-    # No two of them have the same labels, so the series are never compared.
-    table: list[tuple[tuple[str, ...], Any]] = sorted(tables[family.name].items())
-    if family.measure == HISTOGRAM:
-        return [_histogram(labels, observed) for labels, observed in table]
-    if family.type == "counter":
-        return [Point(labels, _value(series), series.created) for labels, series in table]
-    return [Point(labels, _value(series)) for labels, series in table]
+    return _Lazy(tables[family.name].items(), _MAKE[family.measure])
 
 
-def _abandoned(loads: Loads) -> list[Point]:
-    labels_met = sorted(loads.series.keys() | loads.abandoned.keys())
-    return [
-        Point(labels, loads.abandoned.get(labels, 0), loads.series.get(labels))
-        for labels in labels_met
-    ]
+def _counter(labels: tuple[str, ...], series: Counted) -> Point:
+    return Point(labels, series.value, series.created)
+
+
+def _sum(labels: tuple[str, ...], series: Summed) -> Point:
+    return Point(labels, to_float(series.total.units()), series.created)
+
+
+def _gauge(labels: tuple[str, ...], series: Present | Latest) -> Point:
+    return Point(labels, series.value)
 
 
 def _histogram(labels: tuple[str, ...], observed: Observed) -> Histogram:
@@ -136,8 +176,10 @@ def _histogram(labels: tuple[str, ...], observed: Observed) -> Histogram:
     )
 
 
-def _value(series: Any) -> float:
-    if isinstance(series, Summed):
-        return to_float(series.total.units())
-    value: float = series.value
-    return value
+_MAKE: dict[str, Callable[[tuple[str, ...], Any], Point | Histogram]] = {
+    COUNT: _counter,
+    SUM: _sum,
+    HISTOGRAM: _histogram,
+    LATEST: _gauge,
+    PRESENCE: _gauge,
+}

@@ -1,7 +1,7 @@
 """Samples to a page, in the classic text format or in OpenMetrics.
 
-``prometheus_client`` writes both; its families are made here and known nowhere else. Creation
-times and exemplars are for OpenMetrics; the classic text carries neither.
+``prometheus_client`` writes both formats; no other module makes its families. Creation times and
+exemplars are for OpenMetrics; the classic text carries neither.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _TYPES: dict[str, Any] = {
 
 
 class Collected:
-    """Families as ``prometheus_client`` collects them, from what it calls a registry.
+    """Families in the form that ``prometheus_client`` collects from a registry.
 
-    Each is made when it is asked for, so that a page costs the memory of one of them.
+    Each is made when the writer comes to it, so that only one is in memory at a time.
     """
 
     def __init__(self, families: Iterable[FamilySamples], *, openmetrics: bool = False) -> None:
@@ -48,7 +48,7 @@ class Collected:
         self._openmetrics = openmetrics
 
     def collect(self) -> Iterator[Metric]:
-        """The families, once more each time if they may be gone through again."""
+        """Make the families; at each call anew, where they are a sequence."""
         for family in self._families:
             yield _metric(family, self._openmetrics)
 

@@ -1,8 +1,8 @@
 """One client's connection: HTTP/1.1 by h11, and a limit of time on each step that a client takes.
 
-It is idle, or the client asks; then we answer, and the client takes the answer. Requests that come
-early wait for their turn. A body is read past and belongs to nobody; the answer to a request that
-announces one ends the connection, since the body may still be on its way.
+A connection is idle, or the client sends a request, or the answer is being made, or the client
+takes the answer. Pipelined requests wait for their turn. Bodies are skipped: the answer to a
+request that announces one ends the connection, since the body may still be on its way.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def answering(self) -> bool:
-        """Whether the client waits for us. One that is slow to take its answer is not waiting."""
+        """Whether the client waits for its answer. One that is slow to take it is not waiting."""
         return self._answer is not None and not self._head_written
 
     def finish(self) -> None:
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         except Exception:
             logger.exception("%s could not be answered", request.path)
             error = HTTPStatus.INTERNAL_SERVER_ERROR
-            answer = plain(error, "It could not be answered; see the exporter's log.")
+            answer = plain(error, "The answer could not be made; see the exporter's log.")
         headers = [
             ("date", formatdate(usegmt=True)),
             ("content-type", answer.content_type),
@@ -170,17 +170,17 @@ class Connection(asyncio.Protocol):
             self._allow(ANSWER_SECONDS)
             return
         self._http.start_next_cycle()
-        early, _ = self._http.trailing_data
-        self._idle = not early
-        self._allow(REQUEST_SECONDS if early else IDLE_SECONDS)
+        pipelined, _ = self._http.trailing_data
+        self._idle = not pipelined
+        self._allow(REQUEST_SECONDS if pipelined else IDLE_SECONDS)
         self._transport.resume_reading()
         self._read()
 
     def _refuse(self) -> None:
-        """Close on what is no HTTP. The log says nothing of it: a scanner sends thousands."""
+        """Answer what is no HTTP, and close. Nothing is logged: a scanner sends thousands."""
         if self._answer is None:
             status = HTTPStatus.BAD_REQUEST
-            text = b"This is not HTTP as it is understood here.\n"
+            text = b"This is no valid HTTP request.\n"
             headers = [
                 ("content-type", "text/plain; charset=utf-8"),
                 ("content-length", str(len(text))),

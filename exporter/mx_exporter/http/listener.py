@@ -1,7 +1,6 @@
-"""The endpoint's life: bound, told how to meet clients, and closed.
+"""The endpoint's life: bound, set up with TLS and passwords, served, and closed.
 
-How clients are met, by TLS and with passwords, may change while it listens: see
-:mod:`mx_exporter.http.web_config`.
+TLS and passwords may change while it listens: see :mod:`mx_exporter.http.web_config`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ CHECK_SECONDS = 1.0
 
 
 class BoundEndpoint(NamedTuple):
-    """Sockets that are bound, and how their clients are to be met."""
+    """Sockets that are bound, and the file of their TLS and passwords, if there is one."""
 
     sockets: list[socket.socket]
     web: WebConfigFile | None

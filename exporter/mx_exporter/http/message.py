@@ -10,7 +10,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    """What a client asks for. Bodies are not read.
+    """A client's request. Bodies are not read.
 
     :ivar path: without the query, its escapes undone.
     :ivar headers: by lower-case name; one that comes twice is one list.
@@ -22,7 +22,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What it gets. ``Date``, ``Content-Length`` and ``Connection`` are the connection's affair."""
+    """The answer to a request; the connection adds ``Date``, ``Content-Length``, ``Connection``."""
 
     body: bytes
     content_type: str = TEXT

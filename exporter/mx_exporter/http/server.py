@@ -1,9 +1,9 @@
-"""Accepting connections: the part of the server that clients can do harm to.
+"""Accepting connections, within bounds whatever clients do.
 
 On an event loop a client that stalls costs some kilobytes instead of a thread. Connections are
 accepted one by one, each with the TLS of that moment, and count from then on: asyncio's own server
-would keep one TLS context for ever, and know of nobody before the handshake is done. How many may
-be open is bounded, and the end comes within a second whatever clients do.
+would keep one TLS context for ever, and know of no connection before its handshake is done. The
+number of open connections is bounded, and the server ends within a second.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def fold_logs(
         found.sources,
         writers,
         base=merge_snapshots(catalog, snapshots),
-        marks=found.marks,
+        generations=found.generations,
         max_series=max_series,
         jobs=jobs,
         seen=seen,

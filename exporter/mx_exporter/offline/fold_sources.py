@@ -41,7 +41,7 @@ def fold_sources(
     sources: Iterable[Source],
     writers: Writers,
     base: State | None = None,
-    marks: Generations | None = None,
+    generations: Generations | None = None,
     max_series: int | None = None,
     seen: Callable[[int], None] = _ignore,
 ) -> Outcome:
@@ -54,8 +54,8 @@ def fold_sources(
             for _, events in read(source, catalog.decoder, writing=writing, seen=seen):
                 fold.feed(events)
         except Unreadable as error:
-            if error.vanished and marks is not None:
-                marks.check()
+            if error.vanished and generations is not None:
+                generations.check()
             outcome.problems.append((source, error))
     settle(fold, writers)
     return outcome

@@ -46,7 +46,7 @@ def find_inputs(catalog: Catalog, arguments: Iterable[str]) -> Inputs:
     found = find(arguments)
     snapshots = _read_snapshots(catalog, found)
     writers = survey(found)
-    found.marks.check()
+    found.generations.check()
     return Inputs(found, snapshots, writers)
 
 
@@ -82,7 +82,7 @@ def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
             given = SnapshotInput(source, load(catalog, data))
         except Unreadable as error:
             if error.vanished:
-                found.marks.check()
+                found.generations.check()
             snapshots.append(SnapshotInput(source, Snapshot(State(catalog)), str(error)))
         except BadSnapshot as error:
             snapshots.append(SnapshotInput(source, Snapshot(State(catalog)), str(error)))

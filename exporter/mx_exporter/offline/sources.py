@@ -89,7 +89,7 @@ class Found:
     #: Directories that were named, whose new segments belong to the sources as well.
     directories: list[str] = field(default_factory=list)
     #: The snapshots of all directories that may be compacted meanwhile.
-    marks: Generations = field(default_factory=Generations)
+    generations: Generations = field(default_factory=Generations)
     #: Directory of a snapshot -> process -> number of the last segment that it stands for.
     covered: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -132,13 +132,13 @@ def find(logs: Iterable[str]) -> Found:
                 given = [Source(STDIN)]
             elif os.path.isdir(path):
                 found.directories.append(path)
-                found.marks.take(path)
+                found.generations.note(path)
                 given = list(ours_in(path))
             else:
                 given = [_named(path)]
             for source in given:
                 if source.snapshot:
-                    found.marks.take(os.path.dirname(source.path) or os.curdir)
+                    found.generations.note(os.path.dirname(source.path) or os.curdir)
                     snapshots.setdefault(os.path.realpath(source.path), source)
                 else:
                     sources.setdefault(os.path.abspath(source.path), source)

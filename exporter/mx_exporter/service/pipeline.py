@@ -18,6 +18,7 @@ from ..core.fold import Fold
 from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
+from ..directory.settling import SETTLE_SECONDS
 from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
 from ..exposition.samples import FamilySamples, derived_families
@@ -25,9 +26,6 @@ from ..http import status_page
 from . import self_metrics
 
 logger = logging.getLogger(__name__)
-
-#: Seconds for which a segment without a lock must stay as it is before it is finished.
-SETTLE_SECONDS = 1.0
 
 
 class Pipeline:
@@ -54,7 +52,7 @@ class Pipeline:
         self._rendered: dict[bool, tuple[int, bytes]] = {}
         self._drain_seconds = 0.0
         self._logged_state = ""
-        self._diagnosis = self._diagnose()
+        self._place = self._diagnose()
 
     def drain(self, deadline: float | None) -> bool:
         """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
@@ -63,18 +61,18 @@ class Pipeline:
         """
         started = time.monotonic()
         if self._settings.directory.objection() is None:
-            self._watcher.check()
+            self._watcher.watch()
             self._maintenance.claim()
             self._follower.drain(deadline)
-            self._maintenance.after_drain(self._follower)
+            self._maintenance.ship_and_compact(self._follower)
         self._drain_seconds = time.monotonic() - started
-        self._diagnosis = self._diagnose()
-        if self._diagnosis.state != self._logged_state:
-            self._logged_state = self._diagnosis.state
+        self._place = self._diagnose()
+        if self._place.state != self._logged_state:
+            self._logged_state = self._place.state
             if self._logged_state == "segments":
                 logger.info("found %d segments", len(self._follower.segments))
             else:
-                logger.warning("nothing to show: %s", self._diagnosis.text)
+                logger.warning("nothing to show: %s", self._place.text)
         return self._follower.bytes_unread == 0
 
     def hurry(self, deadline: float) -> None:
@@ -96,7 +94,7 @@ class Pipeline:
             folded = text.render(self._folded(), openmetrics=openmetrics)
             self._rendered[openmetrics] = (self._follower.changes, folded)
         reading = self_metrics.Reading(
-            self._follower, self._maintenance, self._drain_seconds, self._diagnosis.state
+            self._follower, self._maintenance, self._drain_seconds, self._place.state
         )
         about = [
             *self_metrics.own_families(reading),
@@ -122,13 +120,13 @@ class Pipeline:
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
             snapshot_trouble=follower.snapshot_trouble,
-            role=self._maintenance.text,
+            role=self._maintenance.role,
         )
-        return status_page.render(self._diagnosis, seen)
+        return status_page.render(self._place, seen)
 
     def starting(self) -> bytes:
         """The page for people before the first fold is done."""
-        return status_page.render(self._diagnosis, None)
+        return status_page.render(self._place, None)
 
     def close(self) -> None:
         """Stop watching the directory, and let go of it."""

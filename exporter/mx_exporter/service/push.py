@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
 from ..core.state import State
-from ..directory.generations import settled
+from ..directory.generations import retry_overtaken
 from ..errors import MxError, UsageError
 from ..exposition.fold_metrics import state_families
 from ..exposition.samples import FamilySamples, derived_families
@@ -55,7 +55,7 @@ def push(settings: Settings) -> Outcome:
     path = settings.directory.path
     if (objection := settings.directory.objection()) is not None:
         raise MxError(f"nothing was pushed: {path} {objection}")
-    found, snapshots, outcome = settled(
+    found, snapshots, outcome = retry_overtaken(
         # Absolute, since "-" is standard input.
         lambda: fold_logs(CATALOG, (os.path.abspath(path),), max_series=settings.max_series, jobs=1)
     )

@@ -11,8 +11,9 @@ from prometheus_client.process_collector import ProcessCollector
 from mx_log.schema import VERSION
 
 from ..directory import diagnosis, ownership
-from ..directory.follower import IGNORED, Follower
+from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
+from ..directory.reading import IGNORED
 from ..directory.shipper import WAYS, Shipper
 from ..exposition.rows import Row, Values, read_rows
 from ..exposition.samples import FamilySamples, Point
@@ -111,25 +112,25 @@ ROWS: tuple[Row[Reading], ...] = (
         "mx_exporter_compactions_total",
         "counter",
         "Snapshots written for segments that were then removed.",
-        lambda reading: reading.maintenance.retention.compactions,
+        lambda reading: reading.maintenance.compactor.compactions,
     ),
     Row(
         "mx_exporter_segments_removed_total",
         "counter",
         "Segments removed after a snapshot stood for them.",
-        lambda reading: reading.maintenance.retention.removed,
+        lambda reading: reading.maintenance.compactor.removed,
     ),
     Row(
         "mx_exporter_unshipped_segments_total",
         "counter",
         "Segments removed before they were shipped, so that the writers had room.",
-        lambda reading: reading.maintenance.retention.unshipped,
+        lambda reading: reading.maintenance.compactor.unshipped,
     ),
     Row(
         "mx_exporter_retention_trouble",
         "gauge",
         "1 while the directory cannot be compacted; the log says why.",
-        lambda reading: int(bool(reading.maintenance.retention.trouble)),
+        lambda reading: int(bool(reading.maintenance.compactor.trouble)),
     ),
     Row(
         "mx_exporter_snapshot_trouble",

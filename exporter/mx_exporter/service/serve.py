@@ -113,7 +113,7 @@ async def _serve(
                 last = scheduler.after_drain("last", lambda: None)
                 await asyncio.wait_for(last, _ENGINE_DRAIN_SECONDS)
         shipped = loop.time() + shipping
-        maintenance.finish(shipping)
+        maintenance.finish_shipping(shipping)
         listening.cancel()
         await asyncio.wait((listening,))
         draining.cancel()

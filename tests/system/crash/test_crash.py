@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import support
-from tests.support.books import books_close
+from tests.support.books import all_gone, books_close
 from tests.support.crashing import Crashes
 from tests.support.pages import replayed
 
@@ -31,7 +31,7 @@ def test_every_acknowledged_event_is_on_the_page_exactly_once(
     crashes: Crashes, spawn: support.Spawner
 ) -> None:
     crashes.run(SECONDS)
-    last = support.wait_until(crashes.scrape)
+    last = support.wait_until(lambda: all_gone(crashes.scrape()))
     acknowledged = sum(sum(rank.read()[:3]) for rank in crashes.ranks)
     lives = sum(rank.lives for rank in crashes.ranks)
     books_close(spawn, crashes.directory, last, acknowledged, lives)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import support
-from tests.support.books import books_close
+from tests.support.books import all_gone, books_close
 from tests.support.pages import replayed, total
 from tests.support.soaking import RATE, TOLERATED, Soak
 
@@ -34,7 +34,7 @@ def soak(tmp_path: Path) -> Iterator[Soak]:
 @pytest.mark.long
 def test_nothing_grows_and_nothing_is_lost(soak: Soak, spawn: support.Spawner) -> None:
     soak.run()
-    last = soak.scrape()
+    last = support.wait_until(lambda: all_gone(soak.scrape()))
     acknowledged = soak.acknowledged
     say(
         f"{acknowledged} events in {soak.seconds:.0f} s, {acknowledged / soak.seconds:.0f}/s; "

@@ -149,7 +149,7 @@ def test_a_directory_that_comes_late_is_owned(spawn: support.Spawner, tmp_path: 
     assert answer.sample('mx_exporter_owner_state{state="owner"}') == 1
     support.wait_until(lambda: len(segments_in(log)) < 6)
     assert exporter.get().sample(ATTEMPTS) == 400
-    assert "is ours" in exporter.log
+    assert "this exporter owns" in exporter.log
 
 
 # --------------------------------------------------------------------------------------

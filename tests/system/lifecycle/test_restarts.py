@@ -166,7 +166,7 @@ def test_the_page_with_all_of_this_passes_promtool(
         [promtool, "check", "metrics"], input=page.body, capture_output=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, b"")
-    kept = f"owner: it compacts the directory, tees it, archives it in {archive}<"
+    kept = f"owner (compacts, tees, archives in {archive})<"
     assert kept in exporter.get("/").text
 
 

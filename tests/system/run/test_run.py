@@ -333,7 +333,7 @@ def test_a_port_that_is_taken(spawn: support.Spawner, tmp_path: Path) -> None:
         )
         support.wait_until(lambda: "the port is in use by another program" in run.log)
         # The directory is kept all the same.
-        support.wait_until(lambda: "is ours: it is compacted by this exporter" in run.log)
+        support.wait_until(lambda: "this exporter owns" in run.log)
         exporter = run.exporter_pid()
     support.wait_until(lambda: run.received() == 3)
     assert run.exporter_pid() == exporter
@@ -447,6 +447,35 @@ def test_what_remains_at_the_end_is_shipped(spawn: support.Spawner, tmp_path: Pa
     archived = [path.name for path in archive.iterdir()]
     assert archived == [f"{path.name}.gz" for path in log.glob("events-*.jsonl")]
     assert "ERROR" not in run.log
+
+
+#: An engine that writes a segment at its very end, which nobody sees with a lock.
+LATE = """
+import sys
+sys.stdin.readline()
+with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as target:
+    target.write(source.read())
+"""
+
+
+def test_what_came_at_the_very_end_is_shipped_at_once(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    """Nobody comes to look at it again, a second later."""
+    log, elsewhere, archive = tmp_path / "log", tmp_path / "elsewhere", tmp_path / "archive"
+    for directory in (log, elsewhere, archive):
+        directory.mkdir()
+    source = support.Lines().segment(elsewhere, 0, [])
+    engine = (PYTHON, "-c", LATE, source, log / source.name)
+    options = ("--tee", "--archive-dir", archive)
+    run = running.start(spawn, log, *engine, options=options, stdin=subprocess.PIPE)
+    support.wait_until(run.exporter.ready)
+    assert run.process.stdin is not None
+    run.process.stdin.write(b"\n")
+    run.process.stdin.close()
+    assert run.process.result() == 0, run.log
+    assert run.process.output.count('"event":"process_started"') == 1
+    assert [path.name for path in archive.iterdir()] == [f"{source.name}.gz"]
 
 
 def test_an_engine_may_end_before_its_exporter_has_come_up(

@@ -42,7 +42,7 @@ def fold_all(
     writers: Writers,
     *,
     base: State | None = None,
-    marks: Generations | None = None,
+    generations: Generations | None = None,
     max_series: int | None = None,
     jobs: int | None = None,
     seen: Callable[[int], None] = _ignore,
@@ -50,7 +50,7 @@ def fold_all(
     """Fold all sources, in several processes where that pays and changes nothing.
 
     :param base: the state to go on from; it is used up.
-    :param marks: of the directories that may be compacted meanwhile.
+    :param generations: of the directories that may be compacted meanwhile.
     :param max_series: cap of `Fold`; it keeps what comes first, so it needs one process.
     :param jobs: processes at most; None: one a core.
     :param seen: told the bytes that were read since it was told last.
@@ -62,11 +62,17 @@ def fold_all(
     if cores > 1 and len(groups) > 1 and max_series is None:
         try:
             return _spread(
-                catalog, groups, writers, copy.deepcopy(base), marks, min(cores, len(groups)), seen
+                catalog,
+                groups,
+                writers,
+                copy.deepcopy(base),
+                generations,
+                min(cores, len(groups)),
+                seen,
             )
         except Overlap:
             pass  # the files do not hold the writers that their names say
-    return fold_sources(catalog, sources, writers, base, marks, max_series, seen)
+    return fold_sources(catalog, sources, writers, base, generations, max_series, seen)
 
 
 def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
@@ -98,7 +104,7 @@ def _spread(
     groups: list[list[Source]],
     writers: Writers,
     base: State,
-    marks: Generations | None,
+    generations: Generations | None,
     jobs: int,
     seen: Callable[[int], None],
 ) -> Outcome:
@@ -111,7 +117,7 @@ def _spread(
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_mind_parent) as pool:
         try:
             pending = {
-                pool.submit(fold_sources, catalog, group, writers, part, marks): group
+                pool.submit(fold_sources, catalog, group, writers, part, generations): group
                 for group, part in zip(groups, parts, strict=True)
             }
             for done in as_completed(pending):

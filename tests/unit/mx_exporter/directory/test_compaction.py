@@ -10,9 +10,7 @@ import pytest
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import compaction as module
-from mx_exporter.directory import follower as follower_module
-from mx_exporter.directory import snapshot
+from mx_exporter.directory import reading, retention, snapshot
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
@@ -48,7 +46,7 @@ def fill(directory, processes=4, segments=5):
         )
 
 
-def retention(retain=2000, maximum=10**9, **options) -> Compactor:
+def compactor_of(retain=2000, maximum=10**9, **options) -> Compactor:
     return Compactor(retain, maximum, **{"min_age": 0.0, **options})
 
 
@@ -56,9 +54,9 @@ def test_compaction_changes_no_metric_and_keeps_the_bounds(tmp_path):
     fill(tmp_path)
     live = follow(tmp_path)
     before = pages(live.fold.state)
-    compactor = retention()
+    compactor = compactor_of()
     for _ in segments_in(tmp_path):
-        compactor.compact_due(live)
+        compactor.compact(live)
         live.drain()
         assert pages(live.fold.state) == before
         assert pages(follow(tmp_path).fold.state) == before
@@ -70,13 +68,13 @@ def test_compaction_changes_no_metric_and_keeps_the_bounds(tmp_path):
 def test_what_was_compacted_and_what_comes_after_add_up(tmp_path):
     with Writer(tmp_path) as writer:
         live = follow(tmp_path)
-        compactor = retention(retain=3000)
+        compactor = compactor_of(retain=3000)
         for count in range(1, 400):
             writer.log("transfer_finished", policy="p", outcome="success", seconds=0.1 * count)
             if count % 5 == 0:
                 writer.rotate()
             live.drain()
-            compactor.compact_due(live)
+            compactor.compact(live)
             if count % 50 == 0:
                 again = follow(tmp_path).fold.state
                 assert pages(again) == pages(live.fold.state)
@@ -89,7 +87,7 @@ def test_what_was_compacted_and_what_comes_after_add_up(tmp_path):
 def test_the_number_of_segments_is_bounded(tmp_path):
     fill(tmp_path, processes=10, segments=2)
     live = follow(tmp_path)
-    retention(retain=10**9, max_segments=12).compact_due(live)
+    compactor_of(retain=10**9, max_segments=12).compact(live)
     assert len(segments_in(tmp_path)) == 9
 
 
@@ -101,7 +99,7 @@ def test_oldest_first_and_each_processs_in_order(tmp_path):
         os.utime(tmp_path / f"events-{0:012x}-{n}.jsonl", (now, now - 1000 * n - 500))
         os.utime(tmp_path / f"events-{1:012x}-{n}.jsonl", (now, now - 900 + n))
     live = follow(tmp_path)
-    retention(retain=10**9, max_segments=5).compact_due(live)
+    compactor_of(retain=10**9, max_segments=5).compact(live)
     left = segments_in(tmp_path)
     assert left == [f"events-{0:012x}-{n}.jsonl" for n in range(1, 4)]
 
@@ -111,21 +109,21 @@ def test_a_segment_stays_a_minute_unless_the_writers_run_out_of_room(tmp_path):
     total = size_of(tmp_path)
     live = follow(tmp_path)
     compactor = Compactor(1000, total * 10)
-    compactor.compact_due(live)
+    compactor.compact(live)
     assert compactor.removed == 0
     crowded = Compactor(1000, int(total * 1.2))
-    crowded.compact_due(live)
+    crowded.compact(live)
     assert crowded.removed > 0
     later = time.time() + 3600
     # However old the last write: what counts is when it was finished, as far as we saw.
     compactor = Compactor(1000, total * 10, clock=lambda: later)
-    compactor.compact_due(live)
+    compactor.compact(live)
     assert compactor.removed == 0
     later += 59
-    compactor.compact_due(live)
+    compactor.compact(live)
     assert compactor.removed == 0
     later += 2
-    compactor.compact_due(live)
+    compactor.compact(live)
     assert size_of(tmp_path) <= 1000
 
 
@@ -133,9 +131,9 @@ def test_the_retained_bytes_are_at_most_half_of_the_limit(tmp_path):
     fill(tmp_path)
     live = follow(tmp_path)
     total = size_of(tmp_path)
-    retention(retain=10 * total, maximum=total * 3).compact_due(live)
+    compactor_of(retain=10 * total, maximum=total * 3).compact(live)
     assert size_of(tmp_path) == total
-    retention(retain=10 * total, maximum=total).compact_due(live)
+    compactor_of(retain=10 * total, maximum=total).compact(live)
     assert size_of(tmp_path) <= total // 2
 
 
@@ -146,15 +144,15 @@ def test_the_defaults_are_the_documented_ones(tmp_path):
     live = follow(tmp_path / "many")
     now = 0.0
     compactor = Compactor(10**9, 10**10, clock=lambda: now)
-    compactor.compact_due(live)
+    compactor.compact(live)
     now = 59.0
-    compactor.compact_due(live)
+    compactor.compact(live)
     assert len(segments_in(tmp_path / "many")) == 257
     now = 61.0
-    compactor.compact_due(live)
+    compactor.compact(live)
     assert len(segments_in(tmp_path / "many")) == 192
     few = follow(tmp_path / "many")
-    compactor.compact_due(few)
+    compactor.compact(few)
     assert len(segments_in(tmp_path / "many")) == 192
 
 
@@ -163,7 +161,7 @@ def test_an_open_segment_is_never_removed(tmp_path):
         for _ in range(100):
             writer.log()
         live = follow(tmp_path)
-        retention(retain=1, max_segments=0).compact_due(live)
+        compactor_of(retain=1, max_segments=0).compact(live)
         assert segments_in(tmp_path) == [writer.path.name]
 
 
@@ -174,7 +172,7 @@ def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_pat
         Lines("0" * 12).segment(tmp_path, 0, [])
         looks = iter([0, 1])
 
-        def probe_then_go_on(fd, real=follower_module.probe):
+        def probe_then_go_on(fd, real=reading.probe):
             gone = real(fd)
             if next(looks, None) == 1:
                 writer.log()
@@ -186,9 +184,9 @@ def test_a_segment_with_something_left_to_read_holds_back_those_after_it(tmp_pat
         # The ended process makes the drain list again, and find the next segments.
         os.rename(tmp_path / f"events-{'0' * 12}-0.jsonl", tmp_path / f"events-{'f' * 12}-0.jsonl")
         with monkeypatch.context() as patched:
-            patched.setattr(follower_module, "probe", probe_then_go_on)
+            patched.setattr(reading, "probe", probe_then_go_on)
             live.drain()
-        retention(retain=1).compact_due(live)
+        compactor_of(retain=1).compact(live)
         for follower in (live, follow(tmp_path)):
             follower.drain()
             assert follower.fold.state.events["source_attempted"] == 3
@@ -200,7 +198,7 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
     fill(tmp_path, processes=1)
     missed = f"events-{0:012x}-2.jsonl"
 
-    class Scan:
+    class Listing:
         def __init__(self, where, real=os.scandir):
             self._entries = real(where)
 
@@ -212,13 +210,13 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
 
     live = Follower(str(tmp_path), Fold(CATALOG))
     with monkeypatch.context() as patched:
-        patched.setattr(os, "scandir", Scan)
+        patched.setattr(os, "scandir", Listing)
         live.drain()
-    compactor = retention(retain=1)
-    compactor.compact_due(live)
+    compactor = compactor_of(retain=1)
+    compactor.compact(live)
     assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4, 5]
     live.drain()
-    compactor.compact_due(live)
+    compactor.compact(live)
     for follower in (live, follow(tmp_path)):
         assert follower.fold.state.lost == 0
         assert follower.fold.state.logged == 5 * 6 + 2
@@ -228,7 +226,7 @@ def test_a_segment_that_a_listing_missed_holds_back_those_after_it(tmp_path, mon
 def test_a_segment_that_was_not_released_holds_back_those_after_it(tmp_path):
     fill(tmp_path, processes=1, segments=4)
     live = follow(tmp_path)
-    retention(retain=1).compact_due(live, released=lambda segment: segment.name.n != 2)
+    compactor_of(retain=1).compact(live, released=lambda segment: segment.name.n != 2)
     assert [int(name[-7]) for name in segments_in(tmp_path)] == [2, 3, 4]
 
 
@@ -257,7 +255,7 @@ def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
         for name in ("fsync", "rename", "unlink", "fchmod"):
             patched.setattr(os, name, stepping(name, getattr(os, name)))
         try:
-            retention(retain=1).compact_due(live)
+            compactor_of(retain=1).compact(live)
             crashed = False
         except Crash:
             crashed = True
@@ -266,9 +264,9 @@ def test_a_crash_at_any_step_changes_no_metric(tmp_path, monkeypatch, k):
     again = follow(tmp_path)
     assert pages(again.fold.state) == before
     # The next owner tidies up and goes on.
-    compactor = retention(retain=1)
+    compactor = compactor_of(retain=1)
     for _ in range(5):
-        compactor.compact_due(again)
+        compactor.compact(again)
         again.drain()
     assert pages(again.fold.state) == before
     assert segments_in(tmp_path) == []
@@ -287,10 +285,10 @@ def test_a_reader_that_is_overtaken_starts_over(tmp_path, monkeypatch):
     def compact_then_read(segment, dir_fd):
         if state["compacted"] < 3:
             state["compacted"] += 1
-            retention(retain=1, max_segments=10**9).compact_due(owner)
+            compactor_of(retain=1, max_segments=10**9).compact(owner)
         return real(segment, dir_fd)
 
-    monkeypatch.setattr(module, "STEP_BYTES", 2000)
+    monkeypatch.setattr(retention, "STEP_BYTES", 2000)
     monkeypatch.setattr(reader, "_read", compact_then_read)
     reader.drain()
     assert state["compacted"] == 3
@@ -305,7 +303,7 @@ def test_a_reader_that_is_overtaken_before_it_lists(tmp_path, monkeypatch):
     real = reader._list
 
     def compact_then_list(dir_fd):
-        retention(retain=1).compact_due(owner)
+        compactor_of(retain=1).compact(owner)
         return real(dir_fd)
 
     monkeypatch.setattr(reader, "_list", compact_then_list)
@@ -322,7 +320,7 @@ def test_processes_are_gone_with_their_last_segment(tmp_path):
         writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
         writer.rotate()
         live = follow(tmp_path)
-        retention(retain=1).compact_due(live)
+        compactor_of(retain=1).compact(live)
         path = writer.path
     dir_fd = os.open(tmp_path, os.O_RDONLY)
     try:
@@ -346,7 +344,7 @@ def test_a_reader_that_slept_through_a_compaction_counts_the_same(tmp_path):
             writer.log()
             writer.rotate()
         owner.drain()
-        retention(retain=1).compact_due(owner)
+        compactor_of(retain=1).compact(owner)
         assert len(segments_in(tmp_path)) == 1
         reader.drain()
         assert pages(reader.fold.state) == pages(owner.fold.state)
@@ -358,7 +356,7 @@ def test_a_reader_that_starts_over_has_no_deadline(tmp_path):
     fill(tmp_path, processes=2)
     reader, owner = follow(tmp_path), follow(tmp_path)
     before = pages(reader.fold.state)
-    retention().compact_due(owner)
+    compactor_of().compact(owner)
     reader.drain(deadline=0.0)
     assert pages(reader.fold.state) == before
     Lines("f" * 12).segment(tmp_path, 0, EVENTS)
@@ -372,8 +370,8 @@ def test_a_finished_segment_that_was_truncated_holds_nothing_up(tmp_path):
     live = follow(tmp_path)
     before = pages(live.fold.state)
     os.truncate(tmp_path / f"events-{0:012x}-1.jsonl", 700)
-    compactor = retention(retain=1)
-    compactor.compact_due(live)
+    compactor = compactor_of(retain=1)
+    compactor.compact(live)
     assert (compactor.trouble, segments_in(tmp_path)) == ("", [])
     assert live.rewritten == 1
     assert pages(live.fold.state) == before
@@ -385,16 +383,16 @@ def test_a_snapshot_that_was_removed_stands_for_nothing(tmp_path):
     fill(tmp_path, processes=1)
     copies = {path: path.read_bytes() for path in tmp_path.iterdir()}
     live = follow(tmp_path)
-    retention(retain=1).compact_due(live)
+    compactor_of(retain=1).compact(live)
     live.drain()
     (tmp_path / SNAPSHOT_NAME).unlink()
     for path, copy in copies.items():
         path.write_bytes(copy)
     live.drain()
-    retention(retain=10**9).compact_due(live)
+    compactor_of(retain=10**9).compact(live)
     assert len(segments_in(tmp_path)) == len(copies)
     assert live.fold.state.duplicates == live.fold.state.logged
-    retention(retain=1).compact_due(live)
+    compactor_of(retain=1).compact(live)
     assert follow(tmp_path).fold.state.logged == live.fold.state.logged
 
 
@@ -413,8 +411,8 @@ def test_a_snapshot_that_is_no_file_is_moved_aside(tmp_path, kind):
     live = follow(tmp_path)
     before = pages(live.fold.state)
     assert live.snapshot_trouble
-    compactor = retention(retain=1)
-    compactor.compact_due(live)
+    compactor = compactor_of(retain=1)
+    compactor.compact(live)
     assert not compactor.trouble
     assert pages(follow(tmp_path).fold.state) == before
     assert os.path.lexists(tmp_path / BAD_SNAPSHOT_NAME)
@@ -425,7 +423,7 @@ def test_a_bad_snapshot_is_moved_aside_and_kept(tmp_path):
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"junk")
     live = follow(tmp_path)
     before = pages(live.fold.state)
-    retention(retain=1).compact_due(live)
+    compactor_of(retain=1).compact(live)
     assert (tmp_path / BAD_SNAPSHOT_NAME).read_bytes() == b"junk"
     again = follow(tmp_path)
     assert again.snapshot_trouble == ""
@@ -441,7 +439,7 @@ def test_what_a_dead_writer_left_in_the_making_is_removed_after_a_minute(tmp_pat
     os.utime(stale, (0, 0))
     os.utime(foreign, (0, 0))
     live = follow(tmp_path)
-    retention().compact_due(live)
+    compactor_of().compact(live)
     assert not stale.exists()
     assert young.exists()
     assert foreign.exists()
@@ -451,7 +449,7 @@ def test_a_failed_compaction_is_logged_once_and_tried_again(tmp_path, monkeypatc
     fill(tmp_path)
     live = follow(tmp_path)
     now = [time.time()]
-    compactor = retention(clock=lambda: now[0])
+    compactor = compactor_of(clock=lambda: now[0])
 
     def full(*_arguments, **_options):
         raise OSError(28, "No space left on device")
@@ -459,11 +457,11 @@ def test_a_failed_compaction_is_logged_once_and_tried_again(tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         for _ in range(3):
-            compactor.compact_due(live)
+            compactor.compact(live)
             now[0] += 10
     assert "No space left" in compactor.trouble
     assert len(caplog.records) == 1
-    compactor.compact_due(live)
+    compactor.compact(live)
     assert compactor.trouble == ""
     assert compactor.removed > 0
 
@@ -477,7 +475,7 @@ def test_what_the_cap_refused_goes_on_when_a_reader_takes_up_a_snapshot(tmp_path
     reader.drain()
     before = reader.fold.capped()
     assert before["mx_p2p_source_selection_seconds"] == 8
-    retention(retain=0).compact_due(follow(tmp_path))
+    compactor_of(retain=0).compact(follow(tmp_path))
     reader.drain()
     assert not reader.segments
     assert reader.fold.capped() == before

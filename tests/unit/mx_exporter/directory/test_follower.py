@@ -15,7 +15,7 @@ import pytest
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import follower as follower_module
+from mx_exporter.directory import reading, segments
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.schema import MAX_LINE_BYTES
@@ -112,13 +112,13 @@ def test_a_segment_opened_while_the_last_one_is_being_read_belongs_to_a_living_w
         writer.log("load_started", engine="vllm", model="m", model_role="main", load_id="l")
         follower = Follower(str(tmp_path), Fold(CATALOG))
 
-        def rotate_then_probe(fd, probe=follower_module.probe):
+        def rotate_then_probe(fd, probe=reading.probe):
             if writer.n == 0:
                 writer.rotate()
                 writer.log()
             return probe(fd)
 
-        monkeypatch.setattr(follower_module, "probe", rotate_then_probe)
+        monkeypatch.setattr(reading, "probe", rotate_then_probe)
         follower.drain()
         assert attempts(follower) == 1
         assert follower.fold.state.gone == 0
@@ -133,7 +133,7 @@ def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, mon
     with Writer(tmp_path) as writer:
         follower = Follower(str(tmp_path), Fold(CATALOG))
 
-        def rotate_then_probe(fd, probe=follower_module.probe):
+        def rotate_then_probe(fd, probe=reading.probe):
             # The writer's own segment was read by now.
             if writer.n == 0 and os.fstat(fd).st_ino == ended.path.stat().st_ino:
                 writer.log()
@@ -141,7 +141,7 @@ def test_a_segment_that_grew_is_read_before_one_that_came_after_it(tmp_path, mon
                 writer.log()
             return probe(fd)
 
-        monkeypatch.setattr(follower_module, "probe", rotate_then_probe)
+        monkeypatch.setattr(reading, "probe", rotate_then_probe)
         follower.drain()
         assert attempts(follower) == 2
         assert follower.fold.state.lost == 0
@@ -167,13 +167,29 @@ def test_finished_segments_are_not_opened_again(follower, tmp_path, monkeypatch)
         follower.drain()
         opened = []
 
-        def open_and_note(path, dir_fd=None, real=follower_module.open_regular):
+        def open_and_note(path, dir_fd=None, real=reading.open_regular):
             opened.append(path)
             return real(path, dir_fd)
 
-        monkeypatch.setattr(follower_module, "open_regular", open_and_note)
+        monkeypatch.setattr(reading, "open_regular", open_and_note)
         follower.drain()
         assert opened == [writer.path.name]
+
+
+def test_a_drain_that_finds_nothing_new_changes_nothing(follower, tmp_path):
+    """What was rendered is shown again as long as nothing changes."""
+    with Writer(tmp_path) as ended, Writer(tmp_path, "bbbbbbbbbbbb") as writer:
+        ended.log()
+        writer.log()
+        follower.drain()
+        ended.close()
+        follower.drain()
+        before = follower.changes
+        follower.drain()
+        assert follower.changes == before
+        writer.log()
+        follower.drain()
+        assert follower.changes > before
 
 
 def test_no_descriptor_is_held_between_drains(follower, tmp_path):
@@ -208,7 +224,35 @@ def test_a_directory_that_vanishes_and_comes_back(tmp_path):
         shutil.rmtree(where)
         follower.drain()
         assert attempts(follower) == count
-    assert follower.directory_bytes == 0
+        assert (follower.identity, follower.directory_bytes) == (None, 0)
+
+
+def test_a_directory_that_is_moved_away_and_back(tmp_path):
+    where, elsewhere = tmp_path / "d", tmp_path / "e"
+    where.mkdir()
+    follower = Follower(str(where), Fold(CATALOG))
+    with Writer(where) as writer:
+        writer.log()
+        follower.drain()
+        where.rename(elsewhere)
+        follower.drain()
+        elsewhere.rename(where)
+        writer.log()
+        follower.drain()
+        assert attempts(follower) == 2
+
+
+def test_a_file_takes_the_directorys_place(tmp_path):
+    where = tmp_path / "d"
+    where.mkdir()
+    follower = Follower(str(where), Fold(CATALOG))
+    Lines().segment(where, 0, [])
+    follower.drain()
+    shutil.rmtree(where)
+    where.write_text("")
+    follower.drain()
+    assert follower.trouble == "Not a directory"
+    assert (follower.segments, follower.directory_bytes) == ([], 0)
 
 
 def test_the_directory_is_a_file(tmp_path):
@@ -243,12 +287,12 @@ def test_a_name_that_became_a_fifo_after_it_was_listed_never_blocks(
     Lines().segment(tmp_path, 0, [])
     path = tmp_path / "events-aaaaaaaaaaaa-0.jsonl"
 
-    def swap_then_open(name, dir_fd=None, real=follower_module.open_regular):
+    def swap_then_open(name, dir_fd=None, real=reading.open_regular):
         path.unlink()
         os.mkfifo(path)
         return real(name, dir_fd)
 
-    monkeypatch.setattr(follower_module, "open_regular", swap_then_open)
+    monkeypatch.setattr(reading, "open_regular", swap_then_open)
     follower.drain()
     assert follower.ignored == {"not_regular": 1}
 
@@ -266,7 +310,6 @@ def test_foreign_files_are_not_read(follower, tmp_path):
 
 UNREADABLE = """
 import os, sys
-from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
@@ -292,14 +335,14 @@ def test_an_unreadable_segment_is_counted_and_the_others_are_read(tmp_path):
 
 
 def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
-    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(segments, "BLOCK_BYTES", 1000)
     ticks = iter(range(1000))
     follower = Follower(str(tmp_path), Fold(CATALOG), clock=lambda: next(ticks))
     for proc in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
         Lines(proc).segment(
             tmp_path, 0, [("source_attempted", {"policy": "p", "result": "success"})] * 50
         )
-    follower.drain(deadline=3)
+    follower.drain(deadline=5)
     total = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert follower.bytes_read == 3000
     assert follower.bytes_unread == total - 3000
@@ -309,14 +352,14 @@ def test_a_deadline_leaves_the_rest_for_the_next_drain(tmp_path, monkeypatch):
 
 
 def test_a_running_drain_can_be_shortened(tmp_path, monkeypatch):
-    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(segments, "BLOCK_BYTES", 1000)
     now = 0
 
     def clock():
         nonlocal now
         now += 1
         if now == 2:
-            follower.hurry(5)
+            follower.hurry(7)
             follower.hurry(50)
         return now
 
@@ -509,7 +552,6 @@ def test_files_that_go_are_forgotten_and_what_was_read_stays(follower, tmp_path)
 
 MANY = """
 import sys
-from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
@@ -550,147 +592,6 @@ def test_live_equals_a_fresh_read_of_the_same_files(tmp_path):
 
 
 # --------------------------------------------------------------------------------------
-# A segment without a lock
-
-
-class Clock:
-    """A clock that goes on when it is told to, or when somebody waits."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.waited: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def wait(self, seconds: float) -> None:
-        self.waited.append(seconds)
-        self.now += seconds
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def settling(tmp_path, clock) -> Follower:
-    """A follower that waits a second for a segment to settle, and has drained once."""
-    follower = Follower(
-        str(tmp_path), Fold(CATALOG), settle_seconds=1.0, clock=clock, wait=clock.wait
-    )
-    follower.drain()
-    return follower
-
-
-def copied(tmp_path, lines: int = 4) -> tuple[list[bytes], object]:
-    """The lines of a segment that somebody else wrote, and where they are copied to."""
-    log = Lines("cccccccccccc")
-    attempt = {"policy": "random", "result": "success"}
-    text = [log.header(), *(log("source_attempted", **attempt) for _ in range(lines))]
-    return text, tmp_path / "events-cccccccccccc-0.jsonl"
-
-
-def test_a_segment_that_is_copied_in_slowly_is_read_to_its_end(settling, clock, tmp_path):
-    text, path = copied(tmp_path)
-    whole = b"".join(text)
-    for at in range(0, len(whole), 37):
-        with open(path, "ab") as file:
-            file.write(whole[at : at + 37])
-        clock.now += 0.9
-        settling.drain()
-        assert settling.finished == 0
-    assert attempts(settling) == 4
-    assert not settling.fold.state.rejected
-    clock.now += 0.9
-    settling.drain()
-    assert (settling.finished, settling.settles_in) == (0, pytest.approx(0.1))
-    clock.now += 0.1
-    settling.drain()
-    assert (settling.finished, settling.settles_in) == (1, float("inf"))
-    assert settling.fold.state.gone == 1
-    assert settling.fold.state.duplicates == 0
-
-
-def test_its_torn_end_is_counted_once_it_has_settled(settling, clock, tmp_path):
-    text, path = copied(tmp_path)
-    path.write_bytes(b"".join(text)[:-20])
-    settling.drain()
-    assert not settling.fold.state.rejected
-    clock.now += 1
-    settling.drain()
-    assert settling.fold.state.rejected == {"torn": 1}
-
-
-def test_a_change_of_its_time_alone_starts_the_wait_again(settling, clock, tmp_path):
-    text, path = copied(tmp_path)
-    path.write_bytes(b"".join(text))
-    settling.drain()
-    clock.now += 0.9
-    os.utime(path, (1, 1))
-    settling.drain()
-    clock.now += 0.9
-    settling.drain()
-    assert settling.finished == 0
-    clock.now += 0.1
-    settling.drain()
-    assert settling.finished == 1
-
-
-def test_a_segment_that_was_seen_with_a_lock_is_finished_at_once(settling, tmp_path):
-    with Writer(tmp_path) as writer:
-        writer.log()
-        settling.drain()
-        assert settling.writers_alive == 1
-    settling.drain()
-    assert (settling.finished, settling.fold.state.gone) == (1, 1)
-
-
-def test_so_is_one_whose_process_holds_another(settling, tmp_path):
-    with Writer(tmp_path) as writer:
-        for _ in range(3):
-            writer.log()
-            writer.rotate()
-        settling.drain()
-        assert settling.finished == 3
-    assert attempts(settling) == 3
-
-
-def test_an_end_settles_at_once(settling, tmp_path):
-    text, path = copied(tmp_path)
-    path.write_bytes(b"".join(text))
-    settling.drain()
-    assert settling.finished == 0
-    settling.settle_at_once()
-    settling.drain()
-    assert settling.finished == 1
-
-
-def test_a_follower_that_starts_waits_once_for_what_was_written_just_before(tmp_path, clock):
-    """The exporter before it had finished that: without it, counters would fall."""
-    text, path = copied(tmp_path)
-    path.write_bytes(b"".join(text)[:-20])
-    started = Follower(
-        str(tmp_path), Fold(CATALOG), settle_seconds=1e6, clock=clock, wait=clock.wait
-    )
-    started.drain()
-    assert len(clock.waited) == 1
-    assert 0 < clock.waited[0] <= 1e6
-    assert started.fold.state.rejected == {"torn": 1}
-
-
-def test_what_was_written_long_before_it_started_is_finished_at_once(tmp_path, clock):
-    text, path = copied(tmp_path)
-    path.write_bytes(b"".join(text))
-    os.utime(path, (1, 1))
-    started = Follower(
-        str(tmp_path), Fold(CATALOG), settle_seconds=1.0, clock=clock, wait=clock.wait
-    )
-    started.drain()
-    assert (started.finished, clock.waited) == (1, [])
-
-
-# --------------------------------------------------------------------------------------
 # Beside an owner who compacts
 
 
@@ -704,7 +605,7 @@ def test_a_compaction_before_the_listing_is_noticed(tmp_path, monkeypatch):
     owner.drain()
     reader = Follower(str(tmp_path), Fold(CATALOG))
     scan = reader._scan.refresh
-    compactions = iter([lambda: Compactor(1, 10**9, min_age=0.0).compact_due(owner)])
+    compactions = iter([lambda: Compactor(1, 10**9, min_age=0.0).compact(owner)])
 
     def compact_then_list(dir_fd: int) -> bool:
         next(compactions, lambda: None)()
@@ -714,3 +615,36 @@ def test_a_compaction_before_the_listing_is_noticed(tmp_path, monkeypatch):
     reader.drain()
     assert owner.covered, "nothing was compacted"
     assert (attempts(reader), reader.fold.state.lost) == (3, 0)
+
+
+@pytest.mark.parametrize("when", ["between", "within"])
+def test_a_segment_that_a_snapshot_stands_for_is_not_read_though_it_remains(
+    tmp_path, monkeypatch, when
+):
+    """The owner ended before it removed them: between two drains, or within one."""
+    log = Lines()
+    for n in range(3):
+        log.segment(tmp_path, n, [("source_attempted", {"policy": "random", "result": "success"})])
+    owner, reader = Follower(str(tmp_path), Fold(CATALOG)), Follower(str(tmp_path), Fold(CATALOG))
+    owner.drain()
+    scan = reader._scan.refresh
+
+    def compact_and_end() -> None:
+        if not owner.covered:
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "unlink", lambda *_, **__: None)
+                Compactor(1, 10**9, min_age=0.0).compact(owner)
+
+    def compact_then_list(dir_fd: int) -> bool:
+        compact_and_end()
+        return scan(dir_fd)
+
+    if when == "within":
+        monkeypatch.setattr(reader._scan, "refresh", compact_then_list)
+    else:
+        reader.drain()
+        compact_and_end()
+    reader.drain()
+    assert reader.covered
+    assert (reader.segments, len(reader.leftover)) == ([], 3)
+    assert (attempts(reader), reader.fold.state.duplicates) == (3, 0)

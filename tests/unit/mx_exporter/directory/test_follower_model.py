@@ -28,8 +28,7 @@ from hypothesis.stateful import (
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import compaction
-from mx_exporter.directory import follower as follower_module
+from mx_exporter.directory import reading, retention, segments
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_log.files import parse_segment_name
@@ -441,7 +440,7 @@ class AppendOnly(RuleBasedStateMachine):
         looks = itertools.count()
         self.rotate(number + 1)
 
-        def probe_and_go_on(fd: int, probe: Callable[[int], bool] = follower_module.probe) -> bool:
+        def probe_and_go_on(fd: int, probe: Callable[[int], bool] = reading.probe) -> bool:
             gone = probe(fd)
             if next(looks) == look:
                 self.log(number, "attempt", None, 1)
@@ -451,7 +450,7 @@ class AppendOnly(RuleBasedStateMachine):
             return gone
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(follower_module, "probe", probe_and_go_on)
+            patch.setattr(reading, "probe", probe_and_go_on)
             self.exporter.drain()
         if compact:
             self.compact(retain=1, segments=1)
@@ -473,7 +472,7 @@ class AppendOnly(RuleBasedStateMachine):
         self.exporter = Exporter(self.directory)
         self.drain()
 
-    def compactor(self, retain: int, segments: int) -> Compactor:
+    def compactor_of(self, retain: int, segments: int) -> Compactor:
         return Compactor(
             retain,
             10**9,
@@ -484,8 +483,8 @@ class AppendOnly(RuleBasedStateMachine):
 
     @rule(retain=st.sampled_from([1, 1500]), segments=st.sampled_from([1, 3]))
     def compact(self, retain: int, segments: int) -> None:
-        compactor = self.compactor(retain, segments)
-        compactor.compact_due(self.exporter.follower)
+        compactor = self.compactor_of(retain, segments)
+        compactor.compact(self.exporter.follower)
         assert not compactor.trouble
         self.drain()
 
@@ -503,7 +502,7 @@ class AppendOnly(RuleBasedStateMachine):
             for name in ("fchmod", "fsync", "rename", "unlink"):
                 patch.setattr(os, name, crashing(getattr(os, name), ahead, step))
             try:
-                self.compactor(retain, 1).compact_due(self.exporter.follower)
+                self.compactor_of(retain, 1).compact(self.exporter.follower)
                 crashed = False
             except Crash:
                 crashed = True
@@ -617,9 +616,8 @@ class Tampered(AppendOnly):
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that end within lines, and compactions of few segments."""
-    monkeypatch.setattr(follower_module, "BLOCK_BYTES", 400)
-    monkeypatch.setattr(compaction, "BLOCK_BYTES", 300)
-    monkeypatch.setattr(compaction, "STEP_BYTES", 3000)
+    monkeypatch.setattr(segments, "BLOCK_BYTES", 400)
+    monkeypatch.setattr(retention, "STEP_BYTES", 3000)
 
 
 @pytest.mark.long

@@ -32,7 +32,7 @@ def test_a_listing_says_whether_something_changed(tmp_path, dir_fd):
     (tmp_path / SECOND).write_bytes(b"")
     (tmp_path / SECOND).rename(tmp_path / FIRST)
     assert scan.refresh(dir_fd), "a file was replaced"
-    scan.invalidate()
+    scan.forget()
     assert scan.refresh(dir_fd), "all is new"
     (tmp_path / FIRST).unlink()
     assert scan.refresh(dir_fd), "a file went"
@@ -66,7 +66,7 @@ def test_names_are_sorted_out_by_what_they_are(tmp_path, dir_fd):
         (tmp_path / name).write_bytes(b"1234567")
     scan = Scan()
     for _ in range(2):
-        scan.invalidate()
+        scan.forget()
         scan.refresh(dir_fd)
         assert list(scan.segments) == [FIRST]
         assert scan.not_regular == [SECOND]

@@ -17,8 +17,8 @@ import pytest
 from mx_exporter.config import Directory, Settings
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import maintenance
 from mx_exporter.directory.follower import Follower
+from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.directory.shipper import Shipper
 from mx_log.files import SNAPSHOT_NAME
 from mx_log.schema import MAX_LINE_BYTES
@@ -107,18 +107,18 @@ def test_sigterm_while_teeing_writes_no_line_twice(spawn: support.Spawner, tmp_p
 def test_positions_are_kept_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     fill(log, "aaaaaaaaaaaa", 2)
-    monkeypatch.setattr(maintenance, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("mx_exporter.directory.maintenance.SAVE_SECONDS", 0.0)
     with open(tmp_path / "out", "wb") as out:
         monkeypatch.setattr("sys.stdout", out)
-        keeping = maintenance.Maintenance(
+        maintenance = Maintenance(
             CATALOG, Settings(directory=Directory(str(log), named=True), tee=True)
         )
         follower = Follower(str(log), Fold(CATALOG))
 
         def kept() -> bool:
-            keeping.claim()
+            maintenance.claim()
             follower.drain()
-            keeping.after_drain(follower)
+            maintenance.ship_and_compact(follower)
             again = Follower(str(log), Fold(CATALOG))
             again.drain()
             return len(again.shipped) == 2
@@ -127,8 +127,8 @@ def test_positions_are_kept_now_and_then(tmp_path: Path, monkeypatch: pytest.Mon
         inode = (log / SNAPSHOT_NAME).stat().st_ino
         assert kept()
         assert (log / SNAPSHOT_NAME).stat().st_ino == inode
-        keeping.finish(10)
-        keeping.close(follower)
+        maintenance.finish_shipping(10)
+        maintenance.close(follower)
 
 
 def test_a_stopped_reader_of_the_tee_delays_no_scrape(

@@ -63,7 +63,7 @@ def woken(place: Path) -> Iterator[Woken]:
 
 def test_what_a_writer_does_wakes(woken: Woken, place: Path) -> None:
     place.mkdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     assert woken.watcher.watching
     assert woken.watcher.period() == NOTIFIED_PERIOD
 
@@ -85,7 +85,7 @@ def test_reading_does_not_wake(woken: Woken, place: Path) -> None:
     place.mkdir()
     segment = place / "events-aaaaaaaaaaaa-0.jsonl"
     segment.write_bytes(b"header\n")
-    woken.watcher.check()
+    woken.watcher.watch()
     for _ in range(10):
         assert os.listdir(place)
         assert segment.read_bytes()
@@ -96,31 +96,31 @@ def test_reading_does_not_wake(woken: Woken, place: Path) -> None:
 
 
 def test_a_directory_that_appears_vanishes_and_comes_back(woken: Woken, place: Path) -> None:
-    woken.watcher.check()
+    woken.watcher.watch()
     assert not woken.watcher.watching
     assert woken.watcher.period() == POLLING_PERIOD
 
     for _ in range(3):
         place.mkdir()
-        woken.watcher.check()
+        woken.watcher.watch()
         assert woken.watcher.watching
         (place / "a").write_bytes(b"")
         woken.wait()
         shutil.rmtree(place)
         woken.wait()
-        woken.watcher.check()
+        woken.watcher.watch()
         assert not woken.watcher.watching
 
 
 def test_a_directory_made_again_between_two_checks(woken: Woken, place: Path) -> None:
     """Perhaps with the very inode number of the old one."""
     place.mkdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     for _ in range(3):
         place.rmdir()
         place.mkdir()
         woken.quiet()
-        woken.watcher.check()
+        woken.watcher.watch()
         (place / "a").write_bytes(b"")
         woken.wait()
         (place / "a").unlink()
@@ -128,10 +128,10 @@ def test_a_directory_made_again_between_two_checks(woken: Woken, place: Path) ->
 
 def test_a_directory_that_was_renamed_away(woken: Woken, place: Path, tmp_path: Path) -> None:
     place.mkdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     place.rename(tmp_path / "old")
     place.mkdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     (tmp_path / "old" / "a").write_bytes(b"")
     assert woken.quiet() == 0
     (place / "a").write_bytes(b"")
@@ -143,7 +143,7 @@ def test_a_link_to_a_directory(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     woken = Woken(tmp_path / "link")
     try:
-        woken.watcher.check()
+        woken.watcher.watch()
         (tmp_path / "real" / "a").write_bytes(b"")
         woken.wait()
     finally:
@@ -152,10 +152,10 @@ def test_a_link_to_a_directory(tmp_path: Path) -> None:
 
 def test_checking_the_watch_again_changes_nothing(woken: Woken, place: Path) -> None:
     place.mkdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     fds = os.listdir("/proc/self/fd")
     for _ in range(50):
-        woken.watcher.check()
+        woken.watcher.watch()
     assert os.listdir("/proc/self/fd") == fds
 
 
@@ -176,17 +176,17 @@ def test_no_inotify_left(
     no_descriptor_left()
     try:
         for _ in range(3):
-            woken.watcher.check()
+            woken.watcher.watch()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    woken.watcher.check()
+    woken.watcher.watch()
     assert not woken.watcher.watching
     assert woken.watcher.period() == POLLING_PERIOD
     assert caplog.text.count(f"not notified of changes in {place}") == 1
 
     later = time.monotonic() + watch.RETRY_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    woken.watcher.check()
+    woken.watcher.watch()
     monkeypatch.undo()
     assert woken.watcher.watching
     (place / "a").write_bytes(b"")
@@ -208,16 +208,16 @@ def test_a_directory_that_goes_while_the_watch_is_set_up(
     before = descriptors()
     with monkeypatch.context() as patch:
         patch.setattr(os.path, "realpath", lambda path: f"{path}-gone")
-        woken.watcher.check()
+        woken.watcher.watch()
     assert not woken.watcher.watching
     assert "No such file" in caplog.text
     if version("watchdog").startswith("6."):
         for fd, _ in descriptors() - before:
             os.close(int(fd))
     place.rmdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     place.mkdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     assert woken.watcher.watching
 
 
@@ -284,7 +284,7 @@ def test_many_notifications_switch_to_polling_for_a_while(
 ) -> None:
     monkeypatch.setattr(watch, "REST_SECONDS", 3600.0)
     place.mkdir()
-    woken.watcher.check()
+    woken.watcher.watch()
     # Two notices in a row that are alike become one.
     with (
         open(place / "a", "wb", buffering=0) as file,
@@ -298,20 +298,20 @@ def test_many_notifications_switch_to_polling_for_a_while(
             woken.wait()
 
         write(watch.MANY // 4)
-        woken.watcher.check()
+        woken.watcher.watch()
         assert woken.watcher.watching
         write(watch.MANY * 2)
-        woken.watcher.check()
+        woken.watcher.watch()
         assert not woken.watcher.watching
         assert woken.watcher.period() == watch.RESTING_PERIOD
-        woken.watcher.check()
+        woken.watcher.watch()
         assert not woken.watcher.watching
         file.write(b"x")
         assert woken.quiet() == 0
     monkeypatch.setattr(woken.watcher, "_rest_until", time.monotonic())
     # Nothing wakes us before the next look, which is not put off.
     assert woken.watcher.period() == watch.RESTING_PERIOD
-    woken.watcher.check()
+    woken.watcher.watch()
     assert woken.watcher.watching
     assert woken.watcher.period() == NOTIFIED_PERIOD
     (place / "c").touch()

@@ -61,7 +61,7 @@ def test_all_is_well(spawn: support.Spawner, tmp_path: Path) -> None:
         assert expected in shown.text
     assert "likeliest causes" not in shown.text
     assert "too low" not in shown.text
-    assert "role" + "owner: it compacts the directory" in shown.text
+    assert "role" + "owner (compacts)" in shown.text
     assert "archives" not in shown.text
 
 

@@ -39,13 +39,13 @@ class Owner:
     def compact(self) -> None:
         most = max(0, len(self.follower.segments) - 1)
         compactor = Compactor(10**9, 2 * 10**9, min_age=0, max_segments=most)
-        compactor.compact_due(self.follower)
+        compactor.compact(self.follower)
         assert (compactor.compactions, compactor.trouble) == (1, "")
         self.compactions += 1
 
 
 def page(directory: Path, jobs: int = 1) -> bytes:
-    return generations.settled(lambda: replayed_page(directory, jobs=jobs))
+    return generations.retry_overtaken(lambda: replayed_page(directory, jobs=jobs))
 
 
 def before(real: Callable[..., Any], act: Callable[[], None], times: int) -> Callable[..., Any]:
@@ -160,15 +160,15 @@ def test_a_directory_that_never_rests_is_an_error(
 
 def test_a_new_snapshot_is_a_new_generation(tmp_path: Path) -> None:
     kept = generations.Generations()
-    kept.take(str(tmp_path))
+    kept.note(str(tmp_path))
     kept.check()
     (tmp_path / SNAPSHOT_NAME).write_bytes(b"1")
-    kept.take(str(tmp_path))  # the first one counts
+    kept.note(str(tmp_path))  # the first one counts
     with pytest.raises(StartOver, match=re.escape(str(tmp_path))):
         kept.check()
     later = generations.Generations()
-    later.take(str(tmp_path))
-    later.take(str(tmp_path / "nowhere"))
+    later.note(str(tmp_path))
+    later.note(str(tmp_path / "nowhere"))
     later.check()
     (tmp_path / SNAPSHOT_NAME).unlink()
     with pytest.raises(StartOver):
@@ -234,7 +234,7 @@ for turn in itertools.count():
         writers.append(Writer())
         writers.pop(0).close()
     live.drain()
-    compactor.compact_due(live)
+    compactor.compact(live)
     counts[COMPACTIONS] = compactor.compactions
     assert not compactor.trouble, compactor.trouble
     assert (live.fold.state.lost, live.fold.state.events["source_attempted"]) == (0, counts[DONE])
@@ -274,7 +274,7 @@ def test_totals_beside_a_compacting_owner(
     while replays < 2000 and (replays < 300 or time.monotonic() < until):
         assert owner.poll() is None, owner.error_output
         least = shared[1]
-        state = generations.settled(attempt)[2].state
+        state = generations.retry_overtaken(attempt)[2].state
         most = shared[0]
         page = derived_page(state)
         (total,) = re.findall(rb'^mx_p2p_source_attempts_total\{.*result="r".*\} (.+)$', page, re.M)

@@ -43,7 +43,7 @@ def compact(directory: Path, retain: int = 1) -> Follower:
     done = -1
     while compactor.compactions > done:
         done = compactor.compactions
-        compactor.compact_due(live)
+        compactor.compact(live)
         live.drain()
     assert not compactor.trouble
     return live

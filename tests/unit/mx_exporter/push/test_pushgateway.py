@@ -262,7 +262,7 @@ def test_the_directory_is_named(
         assert f"pushed to http://{gateway.address}, as pod " in said
         assert said.endswith(f", from {tmp_path}\n")
     said = push(spawn, tmp_path, "--dir", tmp_path, *to, status=2)
-    assert said == "mx-metrics: DIR and --dir: only one of them can be had\n"
+    assert said == "mx-metrics: DIR and --dir: give only one of them\n"
 
 
 def test_an_incomplete_log_is_pushed_and_reported(
@@ -284,7 +284,7 @@ def test_there_must_be_something_to_push_and_somewhere_to_push_it(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:
     said = push(spawn, tmp_path, status=2)
-    assert "Give --pushgateway or MX_METRICS_PUSHGATEWAY" in said
+    assert "set --pushgateway or MX_METRICS_PUSHGATEWAY" in said
     one_line(
         push(spawn, tmp_path, "--pushgateway", "127.0.0.1:1", status=1), "there is no segment in"
     )

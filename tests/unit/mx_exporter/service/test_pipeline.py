@@ -75,6 +75,21 @@ def finished(directory: Path, count: int) -> None:
         Lines(f"{n:012x}").segment(directory, 0, [attempt])
 
 
+def test_a_segment_that_waits_for_its_second_look_gets_it_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though nothing notifies the exporter that nothing changes any more."""
+    monkeypatch.setattr("mx_exporter.service.pipeline.SETTLE_SECONDS", 0.5)
+    with pipeline(tmp_path) as running:
+        assert running.period() >= 1.0
+        Lines().segment(tmp_path, 0, [])
+        running.drain(None)
+        assert 0.5 <= running.period() < 1.0
+        running.settle_at_once()
+        running.drain(None)
+        assert running.period() >= 1.0
+
+
 def test_files_opened_where_nothing_changed(tmp_path: Path) -> None:
     counts = []
     for count in (1, 10, 200):
@@ -212,7 +227,7 @@ def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path)
             attempt = ("source_attempted", {"policy": "random", "result": "success"})
             Lines("ffffffffffff").segment(directory, 0, [attempt])
     finally:
-        maintenance.finish(5)
+        maintenance.finish_shipping(5)
         running.close()
 
 
@@ -241,7 +256,7 @@ def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
                 running.drain(None)
                 wait_until(lambda: output.read_bytes() == before + after)
         finally:
-            maintenance.finish(5)
+            maintenance.finish_shipping(5)
             running.close()
 
 

@@ -38,7 +38,7 @@ def test_a_page_has_the_families_of_the_tables_in_their_order(
         running.drain(None)
         page = running.page(False)
     finally:
-        maintenance.finish(5)
+        maintenance.finish_shipping(5)
         running.close()
     found = re.findall(r"^# TYPE (mx_exporter_\S+) (\S+)$", page.decode(), re.MULTILINE)
     teed = "mx_exporter_lines_teed_total"  # shown with a tee alone
