@@ -450,7 +450,7 @@ def test_a_segment_that_cannot_be_read_is_said_once_and_read_later(
 ):
     for proc in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
         Lines(proc).segment(tmp_path, 0, [])
-    real = getattr(follower_module, call)
+    real = getattr(reading, call)
     calls = iter([OSError(errno.EIO, "Input/output error"), None] * 3)
 
     def failing(*arguments):
@@ -460,7 +460,7 @@ def test_a_segment_that_cannot_be_read_is_said_once_and_read_later(
         return real(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(follower_module, call, failing)
+        patched.setattr(reading, call, failing)
         follower.drain()
         assert follower.ignored == {"unreadable": 1}
         assert (follower.finished, follower.fold.state.logged) == (1, 1)
