@@ -23,7 +23,7 @@ help:
 	@echo "make bench   the table of docs/performance.md, in ten minutes (ARGS=\"--json FILE\")"
 	@echo "make soak    eight ranks at 2,000 events/s for SOAK_SECONDS=3600"
 	@echo "make test-client   the real client's code, in an environment with torch"
-	@echo "make mutants faults that no test notices, by module (ARGS=ledger: of one; for hours)"
+	@echo "make mutants faults that no test notices, by module (ARGS=ledger: of one)"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
