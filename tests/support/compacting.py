@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -111,8 +112,12 @@ def fill(directory: Path, proc: str, segments: int, attempts: int = 20) -> None:
 
 
 def directory_size(directory: Path) -> int:
-    """Bytes of all files of a directory."""
-    return sum(path.stat().st_size for path in directory.iterdir())
+    """Bytes of all files in a directory; one that vanishes meanwhile counts nothing."""
+    total = 0
+    for path in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def can_mount() -> bool:
