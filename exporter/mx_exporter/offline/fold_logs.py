@@ -10,6 +10,7 @@ from ..errors import MxError
 from .engines.process_pool import fold_all
 from .fold_sources import Outcome
 from .inputs import SnapshotInput, find_inputs, merge_snapshots
+from .reader import ignore
 from .sources import Found
 
 
@@ -19,10 +20,6 @@ class Folded(NamedTuple):
     found: Found
     snapshots: list[SnapshotInput]
     outcome: Outcome
-
-
-def _ignore(_: int) -> None:
-    pass
 
 
 def fold_logs(
@@ -52,7 +49,7 @@ def fold_logs(
                 f"{given.source.shown}: {given.problem}; all that it stands for would be missing. "
                 "Put a good one in its place, or name the segments alone to go without it"
             )
-    seen = _ignore if progress is None else progress(sum(s.size for s in found.sources))
+    seen = ignore if progress is None else progress(sum(s.size for s in found.sources))
     outcome = fold_all(
         catalog,
         found.sources,

@@ -9,7 +9,7 @@ from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..core.state import State
 from ..directory.generations import Generations
-from .reader import read
+from .reader import ignore, read
 from .sources import Source, Unreadable
 from .writers import Writers
 
@@ -32,10 +32,6 @@ class Outcome:
         )
 
 
-def _ignore(_: int) -> None:
-    pass
-
-
 def fold_sources(
     catalog: Catalog,
     sources: Iterable[Source],
@@ -43,7 +39,7 @@ def fold_sources(
     base: State | None = None,
     generations: Generations | None = None,
     max_series: int | None = None,
-    seen: Callable[[int], None] = _ignore,
+    seen: Callable[[int], None] = ignore,
 ) -> Outcome:
     """Fold sources one after the other, and settle the writers that are gone."""
     fold = Fold(catalog, base, max_series)

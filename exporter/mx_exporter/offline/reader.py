@@ -30,8 +30,8 @@ Batch: TypeAlias = tuple[int, list[Event | Rejected]]
 _LINES = 1000
 
 
-def _ignore(_: int) -> None:
-    pass
+def ignore(_: int) -> None:
+    """Tell nobody how many bytes were read; the default of ``seen``."""
 
 
 def read(
@@ -39,7 +39,7 @@ def read(
     decoder: Decoder,
     *,
     writing: bool = False,
-    seen: Callable[[int], None] = _ignore,
+    seen: Callable[[int], None] = ignore,
     numbered: bool = False,
 ) -> Iterator[Batch]:
     """The events of a source.
@@ -146,7 +146,7 @@ def _ended(event: Event | Rejected) -> Event | Rejected:
 # Bytes
 
 
-def blocks(source: Source, seen: Callable[[int], None] = _ignore) -> Iterator[bytes]:
+def blocks(source: Source, seen: Callable[[int], None] = ignore) -> Iterator[bytes]:
     """The bytes of a source, decompressed. Raises `Unreadable`, at the start or at the end."""
     if source.path != STDIN:
         fd = open_source(source)

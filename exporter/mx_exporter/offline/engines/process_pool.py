@@ -22,6 +22,7 @@ from ...core.state import Overlap, State
 from ...directory.generations import Generations
 from ...errors import MxError
 from ..fold_sources import Outcome, fold_sources, settle
+from ..reader import ignore
 from ..sources import Source
 from ..writers import Writers
 
@@ -30,10 +31,6 @@ _WORTH_SPREADING = 8 * 1024 * 1024
 
 #: Groups of writers a process, so that a slow one does not keep the others waiting.
 _GROUPS_EACH = 4
-
-
-def _ignore(_: int) -> None:
-    pass
 
 
 def fold_all(
@@ -45,7 +42,7 @@ def fold_all(
     generations: Generations | None = None,
     max_series: int | None = None,
     jobs: int | None = None,
-    seen: Callable[[int], None] = _ignore,
+    seen: Callable[[int], None] = ignore,
 ) -> Outcome:
     """Fold all sources, in several processes where that pays and changes nothing.
 
