@@ -47,7 +47,9 @@ def noticed(pipeline: Pipeline, count: int) -> list[float]:
 
 async def main(directory: str, count: int) -> None:
     settings = Settings(directory=Directory(directory, named=True))
-    pipeline = Pipeline(settings, Maintenance(CATALOG, settings), lambda: scheduler.wake_soon())
+    pipeline = Pipeline(
+        CATALOG, settings, Maintenance(CATALOG, settings), lambda: scheduler.wake_soon()
+    )
     scheduler = Scheduler(pipeline)
     get_logger().info("begin")
     draining = asyncio.create_task(scheduler.run_forever())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.process_collector import ProcessCollector
 
 from ..config import Settings
-from ..core.builtin import CATALOG
+from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
@@ -31,19 +31,24 @@ logger = logging.getLogger(__name__)
 class Pipeline:
     """The way from the directory to the page. Used by the scheduler's worker, one call at a time.
 
+    :param catalog: what is derived from the events; the maintenance has the same.
     :param maintenance: of the same directory.
     :param wake: called, from any thread, when the directory changed.
     """
 
     def __init__(
-        self, settings: Settings, maintenance: Maintenance, wake: Callable[[], None]
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        maintenance: Maintenance,
+        wake: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._maintenance = maintenance
         # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
         self._follower = Follower(
             settings.directory.path,
-            Fold(CATALOG, max_series=settings.max_series),
+            Fold(catalog, max_series=settings.max_series),
             settle_seconds=SETTLE_SECONDS,
         )
         self._watcher = Watcher(settings.directory.path, wake)
@@ -52,7 +57,7 @@ class Pipeline:
         self._rendered: dict[bool, tuple[int, bytes]] = {}
         self._drain_seconds = 0.0
         self._logged_state = ""
-        self._place = self._diagnose()
+        self._diagnosis = self._diagnose()
 
     def drain(self, deadline: float | None) -> bool:
         """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
@@ -66,13 +71,13 @@ class Pipeline:
             self._follower.drain(deadline)
             self._maintenance.ship_and_compact(self._follower)
         self._drain_seconds = time.monotonic() - started
-        self._place = self._diagnose()
-        if self._place.state != self._logged_state:
-            self._logged_state = self._place.state
+        self._diagnosis = self._diagnose()
+        if self._diagnosis.state != self._logged_state:
+            self._logged_state = self._diagnosis.state
             if self._logged_state == "segments":
                 logger.info("found %d segments", len(self._follower.segments))
             else:
-                logger.warning("nothing to show: %s", self._place.text)
+                logger.warning("nothing to show: %s", self._diagnosis.text)
         return self._follower.bytes_unread == 0
 
     def hurry(self, deadline: float) -> None:
@@ -94,7 +99,7 @@ class Pipeline:
             folded = text.render(self._folded(), openmetrics=openmetrics)
             self._rendered[openmetrics] = (self._follower.changes, folded)
         reading = self_metrics.Reading(
-            self._follower, self._maintenance, self._drain_seconds, self._place.state
+            self._follower, self._maintenance, self._drain_seconds, self._diagnosis.state
         )
         about = [
             *self_metrics.own_families(reading),
@@ -122,11 +127,11 @@ class Pipeline:
             snapshot_trouble=follower.snapshot_trouble,
             role=self._maintenance.role,
         )
-        return status_page.render(self._place, seen)
+        return status_page.render(self._diagnosis, seen)
 
     def starting(self) -> bytes:
         """The page for people before the first fold is done."""
-        return status_page.render(self._place, None)
+        return status_page.render(self._diagnosis, None)
 
     def close(self) -> None:
         """Stop watching the directory, and let go of it."""

@@ -88,7 +88,7 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     bound = None if beside_engine else bind_endpoint(settings)
-    pipeline = Pipeline(settings, maintenance, lambda: scheduler.wake_soon())
+    pipeline = Pipeline(CATALOG, settings, maintenance, lambda: scheduler.wake_soon())
     scheduler = Scheduler(pipeline)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)

@@ -59,7 +59,7 @@ def pipeline(directory: Path, *, with_ids: bool = False) -> Iterator[Pipeline]:
     settings = Settings(
         directory=Directory(str(directory), named=True), source_id_label=with_ids, max_series=50
     )
-    running = Pipeline(settings, Maintenance(CATALOG, settings), lambda: None)
+    running = Pipeline(CATALOG, settings, Maintenance(CATALOG, settings), lambda: None)
     try:
         running.drain(None)
         yield running
@@ -218,7 +218,7 @@ def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path)
     archive.mkdir()
     settings = Settings(directory=Directory(str(directory), named=True), archive_dir=str(archive))
     maintenance = Maintenance(CATALOG, settings)
-    running = Pipeline(settings, maintenance, lambda: None)
+    running = Pipeline(CATALOG, settings, maintenance, lambda: None)
     try:
         for count in (3, 4):
             running.drain(None)
@@ -241,7 +241,7 @@ def test_a_segment_that_was_emptied_is_shipped_from_its_beginning(
     with open(output, "wb") as out:
         monkeypatch.setattr(sys, "stdout", out)
         maintenance = Maintenance(CATALOG, settings)
-        running = Pipeline(settings, maintenance, lambda: None)
+        running = Pipeline(CATALOG, settings, maintenance, lambda: None)
         try:
             with Writer(directory) as writer:
                 writer.log()

@@ -33,7 +33,7 @@ def test_a_page_has_the_families_of_the_tables_in_their_order(
     Lines().segment(directory, 0, [("source_attempted", {"policy": "p", "result": "ok"})])
     settings = Settings(directory=Directory(str(directory), named=True), archive_dir=str(archive))
     maintenance = Maintenance(CATALOG, settings)
-    running = Pipeline(settings, maintenance, lambda: None)
+    running = Pipeline(CATALOG, settings, maintenance, lambda: None)
     try:
         running.drain(None)
         page = running.page(False)
