@@ -72,7 +72,7 @@ def timer(
 ) -> Callable[
     [Callable[Concatenate[_Self, _Given], Timer]], Callable[Concatenate[_Self, _Given], Timer]
 ]:
-    """Make a method that returns a timer of a ``kind`` one that never raises."""
+    """Decorate a method that returns a timer of a ``kind``, so that it never raises."""
     own = _field_names(kind.finished) | (_field_names(kind.started) if kind.started else set())
 
     def decorate(

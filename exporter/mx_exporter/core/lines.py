@@ -55,21 +55,15 @@ class LineSplitter:
     def measure(self, block: bytes) -> list[tuple[bytes, int]]:
         """As `feed`, each line with its length in the stream, its newline included.
 
-        In place of a line that is dropped for its length stands an empty one.
+        An empty one stands in place of a line that is dropped for its length.
         """
         lengths = [len(line) + 1 for line in block.split(b"\n")[:-1]]
         if not lengths:
             self.feed(block)
             return []
-        skipping, begun = self._skipping, self._passed
-        lengths[0] += begun
+        lengths[0] += self._passed
         kept = iter(self.feed(block))
-        too_long = [length > self._limit for length in lengths]
-        too_long[0] = too_long[0] or skipping
-        return [
-            (b"" if long else next(kept), length)
-            for long, length in zip(too_long, lengths, strict=True)
-        ]
+        return [(b"" if length > self._limit else next(kept), length) for length in lengths]
 
     def rest(self) -> bytes:
         """Give up what was carried: the last line of a stream that ends without a newline.

@@ -45,10 +45,10 @@ class Seen(NamedTuple):
     role: str
 
 
-def render(place: Diagnosis, seen: Seen | None) -> bytes:
+def render(diagnosis: Diagnosis, seen: Seen | None) -> bytes:
     """The page.
 
-    :param place: what stands at the directory.
+    :param diagnosis: what stands at the directory.
     :param seen: what was read; None before the first fold is done.
     """
     body = [
@@ -62,10 +62,10 @@ def render(place: Diagnosis, seen: Seen | None) -> bytes:
             "The directory",
             [
                 ("version", VERSION),
-                ("path", place.path),
-                ("state", "is being read for the first time" if seen is None else place.what),
-                ("owner", place.owner or "-"),
-                ("mode", place.mode or "-"),
+                ("path", diagnosis.path),
+                ("state", "is being read for the first time" if seen is None else diagnosis.what),
+                ("owner", diagnosis.owner or "-"),
+                ("mode", diagnosis.mode or "-"),
                 ("running as", user_text(os.geteuid())),
                 ("role", "-" if seen is None else seen.role),
                 ("looking for", PATTERN),
@@ -75,8 +75,8 @@ def render(place: Diagnosis, seen: Seen | None) -> bytes:
     if seen is None:
         body.append("<p>Until that is done, /metrics answers 503.</p>")
     else:
-        if place.state != "segments":
-            body += _nothing(place)
+        if diagnosis.state != "segments":
+            body += _nothing(diagnosis)
         if seen.snapshot_trouble:
             body += _short(seen.snapshot_trouble)
         body += _numbers(seen)
@@ -94,13 +94,13 @@ def render(place: Diagnosis, seen: Seen | None) -> bytes:
     return "\n".join(page).encode("utf-8", "replace")
 
 
-def _nothing(place: Diagnosis) -> Iterable[str]:
+def _nothing(diagnosis: Diagnosis) -> Iterable[str]:
     yield "<h2>There is nothing to show; the likeliest causes</h2>"
     yield "<ol>"
-    for cause in CAUSES[place.state]:
+    for cause in CAUSES[diagnosis.state]:
         yield f"<li>{escape(cause)}</li>"
     yield "</ol>"
-    kinds = kinds_in(place.path) if place.state in ("empty", "client_files") else ""
+    kinds = kinds_in(diagnosis.path) if diagnosis.state in ("empty", "client_files") else ""
     if kinds:
         yield f"<p>What is there instead: {escape(kinds)}</p>"
 

@@ -24,13 +24,13 @@ class Reading:
     """What the own families are read from.
 
     :ivar drain_seconds: duration of the latest drain.
-    :ivar place_state: a key of `diagnosis.STATES`.
+    :ivar directory_state: a key of `diagnosis.STATES`.
     """
 
     follower: Follower
     maintenance: Maintenance
     drain_seconds: float
-    place_state: str
+    directory_state: str
 
 
 def _where_shipped(
@@ -182,7 +182,7 @@ ROWS: tuple[Row[Reading], ...] = (
         "gauge",
         "What stands at the directory: 1 for the state it is in. Anything but segments means "
         "that there is nothing to derive metrics from.",
-        lambda reading: {reading.place_state: 1},
+        lambda reading: {reading.directory_state: 1},
         ("state",),
         diagnosis.STATES,
         as_declared=True,
