@@ -191,7 +191,7 @@ def recorders_page() -> Iterator[str]:
     yield (
         "The names of [our own events](events.md) may be used where all required fields are given; "
         "an event that lacks one is logged as `engine_event`, with the name it was given in "
-        "`field_event`. Headers and `events_dropped` only the emitter itself logs. An engine that "
+        "`field_event`. Only the emitter itself logs headers and `events_dropped`. An engine that "
         "has a structlog set-up of its own can "
         "[copy its events here](engines.md#an-engine-with-a-structlog-set-up-of-its-own).\n"
     )

@@ -191,7 +191,7 @@ class _Supervisor:
         """Give the engine a signal, unless it has it already."""
         number = signal_.si_signo
         # Signals of the kernel come from the terminal, which gives them to the whole process group.
-        # But that the terminal is gone, it says to the first process of its session alone.
+        # Only the first process of its session gets the one that says that the terminal is gone.
         alone = number == signal.SIGHUP and os.getsid(0) == os.getpid()
         if signal_.si_code <= 0 or alone:
             os.kill(self._engine, number)
