@@ -82,7 +82,7 @@ ROWS = [
                 "Processes that log (alive) or have logged (gone), of the pods that run. Gone "
                 "ones are normal where engines load in a process of their own. Empty: nothing "
                 "is scraped.",
-                5,
+                4,
                 [Query(f"sum by (state) (mx_exporter_writers{{{OWN}}})", "{{state}}")],
             ),
             Panel(
@@ -90,7 +90,7 @@ ROWS = [
                 "Lost (they have a number and no line), rejected (a line that is no event), "
                 "refused (an impossible value) and dropped by a rank. Anything but zero: the "
                 "other panels show too little. Empty: nothing is scraped.",
-                6,
+                4,
                 [
                     Query(f"sum(mx_exporter_events_lost{{{OWN}}})", "lost"),
                     Query(
@@ -112,12 +112,27 @@ ROWS = [
                 "Duration of the latest read of a directory, the slowest exporter and the mean: "
                 "milliseconds. Seconds: the exporter is short of CPU, or its directory is full of "
                 "small segments. Empty: nothing is scraped.",
-                5,
+                4,
                 [
                     Query(f"max(mx_exporter_last_drain_seconds{{{OWN}}})", "slowest"),
                     Query(f"avg(mx_exporter_last_drain_seconds{{{OWN}}})", "mean"),
                 ],
                 unit="s",
+            ),
+            Panel(
+                "Room that the log takes",
+                "Our files in a directory, of the limit at which ranks drop events; the fullest "
+                "directory. An exporter that compacts keeps it at half. Empty: nothing is "
+                "scraped.",
+                4,
+                [
+                    Query(
+                        f"max(mx_exporter_directory_bytes{{{OWN}}} "
+                        f"/ mx_exporter_directory_limit_bytes{{{OWN}}})",
+                        "fullest",
+                    ),
+                ],
+                unit="percentunit",
             ),
         ],
     ),

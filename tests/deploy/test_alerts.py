@@ -115,6 +115,7 @@ REFUSED = "MxEventsRefused"
 DROPS = "MxEmitterDrops"
 BEHIND = "MxExporterBehind"
 TROUBLE = "MxRetentionTrouble"
+NEAR = "MxDirectoryNearLimit"
 UNSHIPPED = "MxLogNotShipped"
 
 #: One burst of loads as a pod starts, and nothing after it: how engines load.
@@ -254,6 +255,21 @@ CASES = [
         TROUBLE,
         own("mx_exporter_retention_trouble", "0x3 1 0x60")
         | own("mx_exporter_snapshot_trouble", "0x60"),
+        10,
+    ),
+    Case(
+        "nearly full",
+        NEAR,
+        own("mx_exporter_directory_bytes", "950x60")
+        | own("mx_exporter_directory_limit_bytes", "1000x60"),
+        10,
+        ({"pod": "engine-0"},),
+    ),
+    Case(
+        "compacted in time",
+        NEAR,
+        own("mx_exporter_directory_bytes", "950x3 600x60")
+        | own("mx_exporter_directory_limit_bytes", "1000x60"),
         10,
     ),
     Case(

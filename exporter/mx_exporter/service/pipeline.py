@@ -99,7 +99,11 @@ class Pipeline:
             folded = text.render(self._folded(), openmetrics=openmetrics)
             self._rendered[openmetrics] = (self._follower.changes, folded)
         reading = self_metrics.Reading(
-            self._follower, self._maintenance, self._drain_seconds, self._diagnosis.state
+            self._follower,
+            self._maintenance,
+            self._settings.max_bytes,
+            self._drain_seconds,
+            self._diagnosis.state,
         )
         about = [
             *self_metrics.own_families(reading),

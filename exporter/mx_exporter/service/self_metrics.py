@@ -23,12 +23,14 @@ from ..exposition.samples import FamilySamples, Point
 class Reading:
     """What the own families are read from.
 
+    :ivar limit_bytes: the exporter's own `MX_METRICS_MAX_BYTES`.
     :ivar drain_seconds: duration of the latest drain.
     :ivar directory_state: a key of `diagnosis.STATES`.
     """
 
     follower: Follower
     maintenance: Maintenance
+    limit_bytes: int
     drain_seconds: float
     directory_state: str
 
@@ -74,6 +76,14 @@ ROWS: tuple[Row[Reading], ...] = (
         "gauge",
         "Size of our files in the directory.",
         lambda reading: reading.follower.directory_bytes,
+    ),
+    # Nothing in the log says what the writers were given.
+    Row(
+        "mx_exporter_directory_limit_bytes",
+        "gauge",
+        "`MX_METRICS_MAX_BYTES` as the exporter has it; writers that have the same drop events "
+        "when our files take so much.",
+        lambda reading: reading.limit_bytes,
     ),
     Row(
         "mx_exporter_writers",
