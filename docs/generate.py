@@ -405,7 +405,9 @@ EMITTER = [
     [
         "`POD_NAME`, `POD_UID`, `POD_NAMESPACE`, `NODE_NAME`",
         "none",
-        "Written in each segment's header (the downward API sets them).",
+        "Written in each segment's header. They have to be in the environment of the process that "
+        "logs, the engine's: in Kubernetes its container takes them from the downward API, as "
+        "[the manifests](deploying.md#kubernetes) have it.",
     ],
     [
         "`RANK`, `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID`, `LOCAL_RANK`",

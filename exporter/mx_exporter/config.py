@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from mx_log.files import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
@@ -192,6 +192,7 @@ class Settings:
             "Also write each event line to standard output, for the node's log collector.",
             "off",
             flag="--tee",
+            variable="MX_METRICS_TEE",
         ),
     )
     archive_dir: str | None = field(
@@ -201,6 +202,7 @@ class Settings:
             "Directory that receives each finished segment, gzipped; it must exist.",
             "none",
             flag="--archive-dir",
+            variable="MX_METRICS_ARCHIVE_DIR",
             metavar="DIR",
         ),
     )
@@ -310,18 +312,26 @@ def read_settings(
                     values[name] = 0
                 tolerate(str(error))
     settings = Settings(**values)
-    _check(settings)
+    if problem := _archive_problem(settings):
+        option = OPTIONS["archive_dir"]
+        if flags.get("archive_dir") is not None:
+            raise UsageError(f"{option.flag}: {problem}")
+        if tolerate is None:
+            raise UsageError(f"{option.variable}: {problem}")
+        tolerate(f"{option.variable}: {problem}")
+        settings = replace(settings, archive_dir=None)
     return settings
 
 
-def _check(settings: Settings) -> None:
+def _archive_problem(settings: Settings) -> str | None:
     archive, directory = settings.archive_dir, settings.directory.path
     if archive is None:
-        return
+        return None
     if os.path.realpath(archive) == os.path.realpath(directory):
-        raise UsageError(f"--archive-dir: {archive} is the directory of the segments")
+        return f"{archive} is the directory of the segments"
     if os.path.exists(archive) and not os.path.isdir(archive):
-        raise UsageError(f"--archive-dir: {archive} is not a directory")
+        return f"{archive} is not a directory"
+    return None
 
 
 def resolve_directory(

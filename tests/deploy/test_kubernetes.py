@@ -6,7 +6,6 @@ import copy
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,16 @@ from mx_exporter.cli.main import cli
 from mx_exporter.config import DEFAULT_PORT
 from mx_log.files import DEFAULT_MAX_BYTES
 from tests import support
+from tests.support.kubelet import pods
 
 KUBERNETES = support.ROOT / "deploy" / "kubernetes"
 EXAMPLES = sorted(path.parent for path in KUBERNETES.glob("examples/*/kustomization.yaml"))
 MEBIBYTE = 1024 * 1024
 
 Pod = dict[str, Any]
+
+#: What comes with components, beside the engine.
+OURS = ("Secret", "PersistentVolumeClaim")
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -34,7 +37,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 def built(example: str) -> dict[str, Any]:
     """The engine of an example, with what its components add."""
     found = documents(KUBERNETES / "examples" / example / "built.yaml")
-    (engine,) = (document for document in found if document["kind"] != "Secret")
+    (engine,) = (document for document in found if document["kind"] not in OURS)
     return engine
 
 
@@ -49,7 +52,7 @@ ENUMS = {
     "protocol": {"TCP", "UDP"},
     "restartPolicy": {"Always", "OnFailure", "Never"},
     "drop": {"ALL"},
-    "accessModes": {"ReadWriteOnce"},
+    "accessModes": {"ReadWriteOnce", "ReadWriteMany"},
 }
 QUANTITY = re.compile(r"\d+(m|Mi|Gi)?")
 
@@ -136,18 +139,6 @@ CUSTOM = {
         ),
     ),
 }
-
-
-def pods(document: dict[str, Any]) -> Iterator[Pod]:
-    """The pod specs of a manifest."""
-    spec = document.get("spec", {})
-    if document["kind"] == "Pod":
-        yield spec
-    if "template" in spec:
-        yield spec["template"]["spec"]
-    for template in ("leaderTemplate", "workerTemplate"):
-        if template in spec.get("leaderWorkerTemplate", {}):
-            yield spec["leaderWorkerTemplate"][template]["spec"]
 
 
 def check_values(key: str, value: Any) -> None:
@@ -253,7 +244,8 @@ def test_mistakes_in_manifests_are_found(example: str, path: str, value: Any) ->
 # What the components add
 
 ADDED = {"mx-metrics", "mx-emitter"}
-VARIABLES = {"MX_METRICS_ENABLED", "MX_METRICS_DIR"}
+IDENTITY = {"POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"}
+VARIABLES = {"MX_METRICS_ENABLED", "MX_METRICS_DIR", *IDENTITY}
 WITH_EMITTER = "/var/run/mx-emitter/with-emitter"
 
 
@@ -359,11 +351,11 @@ def test_every_kind_gets_the_same(kind: str, kubectl: str, tmp_path: Path) -> No
     got = {}
     for one in ("Deployment", kind):
         engine["kind"] = one
-        components = ("sidecar", "emitter", "tls")
+        components = ("sidecar", "emitter", "archive", "tls")
         done = kustomized(kubectl, tmp_path / one, engine, *components)
         assert done.returncode == 0, done.stderr
         (got[one],) = (
-            document for document in yaml.safe_load_all(done.stdout) if document["kind"] != "Secret"
+            document for document in yaml.safe_load_all(done.stdout) if document["kind"] not in OURS
         )
     ours = list(pods(got[kind]))
     assert ours == list(pods(got["Deployment"]))
@@ -372,7 +364,7 @@ def test_every_kind_gets_the_same(kind: str, kubectl: str, tmp_path: Path) -> No
 
 def test_an_engine_under_run_gets_a_port_or_a_gateway(parts: dict[str, dict[str, Any]]) -> None:
     pattern = parts["mx-metrics-run-parts"]["spec"]
-    (wanted,) = pattern["containers"]
+    wanted, job = pattern["containers"]
     for example, pushes in (("run", False), ("job", True)):
         (before,) = documents(KUBERNETES / "examples" / example / "engine.yaml")
         after = built(example)
@@ -385,8 +377,10 @@ def test_an_engine_under_run_gets_a_port_or_a_gateway(parts: dict[str, dict[str,
         assert engine.pop("ports", []) == [*plain.pop("ports", []), *ports]
         got = {one["name"]: one for one in engine.pop("env")}
         expected = {one["name"]: one for one in wanted["env"]}
-        gateway = expected.pop("MX_METRICS_PUSHGATEWAY")
-        if pushes:  # the example has another address
+        if pushes:
+            expected |= {one["name"]: one for one in job["env"]}
+            # The example has another address.
+            gateway = expected.pop("MX_METRICS_PUSHGATEWAY")
             assert got.pop("MX_METRICS_PUSHGATEWAY").keys() == gateway.keys()
         assert got == expected
         # And nothing else.
@@ -405,6 +399,44 @@ def test_tls_changes_the_sidecar_alone(parts: dict[str, dict[str, Any]]) -> None
         assert sidecar.pop(name) == wanted[name]
         del plain["initContainers"][1][name]
     assert after == before
+
+
+def test_the_archive_changes_the_sidecar_alone(parts: dict[str, dict[str, Any]]) -> None:
+    pattern = parts["mx-metrics-archive-parts"]["spec"]
+    (wanted,), (volume,) = pattern["initContainers"], pattern["volumes"]
+    before, after = built("deployment"), built("archive")
+    (pod,) = pods(after)
+    assert pod["volumes"].pop() == volume
+    sidecar = pod["initContainers"][1]
+    (mount,), (variable,) = wanted["volumeMounts"], wanted["env"]
+    assert sidecar["volumeMounts"].pop() == mount
+    assert sidecar["env"].pop() == variable
+    assert after == before
+    assert variable["value"] == mount["mountPath"]
+    assert mount["name"] == volume["name"]
+    (claim,) = documents(KUBERNETES / "components" / "archive" / "claim.yaml")
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+
+
+def test_archive_and_tls_do_not_undo_each_other(kubectl: str, tmp_path: Path) -> None:
+    """In either order; and in each template of a LeaderWorkerSet."""
+    (engine,) = documents(KUBERNETES / "examples" / "leaderworkerset" / "engine.yaml")
+    got = []
+    for order in (("archive", "tls"), ("tls", "archive")):
+        both = [one for name in ("sidecar", *order) for one in (name, f"{name}-leader")]
+        done = kustomized(kubectl, tmp_path / order[0], engine, *both)
+        assert done.returncode == 0, done.stderr
+        (built,) = (one for one in yaml.safe_load_all(done.stdout) if one["kind"] not in OURS)
+        found = [one for pod in pods(built) for one in pod["initContainers"]]
+        assert len(found) == 2
+        for sidecar in found:
+            env = {one["name"]: one["value"] for one in sidecar["env"]}
+            assert env["MX_METRICS_TEE"] == "1"
+            assert "MX_METRICS_ARCHIVE_DIR" in env
+            assert "--web.config.file=/etc/mx-metrics/web.yml" in sidecar["args"]
+            assert len(sidecar["volumeMounts"]) == 3
+        got.append([sorted(map(str, one["volumeMounts"])) for one in found])
+    assert got[0] == got[1]
 
 
 def test_no_secret_keeps_the_engine_from_starting(parts: dict[str, dict[str, Any]]) -> None:
@@ -440,8 +472,6 @@ def test_the_sidecar_runs_a_command_that_exists(parts: dict[str, dict[str, Any]]
         flags = {flag for parameter in cli.commands[command].params for flag in parameter.opts}
         assert {flag.partition("=")[0] for flag in rest} <= flags
     assert sidecar["ports"][0]["containerPort"] == DEFAULT_PORT
-    downward = {one["name"]: one["valueFrom"] for one in sidecar["env"] if "valueFrom" in one}
-    assert set(downward) == {"POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME"}
 
     # Both look at the same place, which is the volume.
     (volume,) = pod["volumes"]

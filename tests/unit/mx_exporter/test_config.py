@@ -41,7 +41,7 @@ def test_flag_goes_before_variable_goes_before_default() -> None:
 
 def test_blank_variables_are_unset() -> None:
     environ = {row.variable: " \t" for row in OPTIONS.values() if row.variable}
-    assert len(environ) == 11
+    assert len(environ) == 13
     assert read_settings({}, environ) == Settings()
 
 
@@ -176,3 +176,23 @@ def test_the_default_of_another_user_is_not_used(tmp_path: Path) -> None:
         path, owner = Path("/"), 0
     objection = Directory(str(path), named=False).objection()
     assert objection == f"belongs to uid {owner}, and this is uid {os.geteuid()}"
+
+
+def test_an_archive_that_cannot_be_one(tmp_path: Path) -> None:
+    """By a flag or a variable, which the message names; a command that must go on has none."""
+    (tmp_path / "file").touch()
+    environ = {"MX_METRICS_DIR": str(tmp_path)}
+    for archive in (tmp_path, tmp_path / ".", tmp_path / "file"):
+        by_variable = {**environ, "MX_METRICS_ARCHIVE_DIR": str(archive)}
+        with pytest.raises(UsageError, match="^--archive-dir: "):
+            read_settings({"archive_dir": str(archive)}, environ)
+        with pytest.raises(UsageError, match="^MX_METRICS_ARCHIVE_DIR: "):
+            read_settings({}, by_variable)
+        said: list[str] = []
+        settings = read_settings({}, by_variable, tolerate=said.append)
+        assert settings.archive_dir is None
+        assert len(said) == 1
+        assert said[0].startswith("MX_METRICS_ARCHIVE_DIR: ")
+        # What was typed is a mistake of somebody who is there to mend it.
+        with pytest.raises(UsageError):
+            read_settings({"archive_dir": str(archive)}, environ, tolerate=said.append)
