@@ -184,9 +184,9 @@ def test_an_archive_that_cannot_be_one(tmp_path: Path) -> None:
     environ = {"MX_METRICS_DIR": str(tmp_path)}
     for archive in (tmp_path, tmp_path / ".", tmp_path / "file"):
         by_variable = {**environ, "MX_METRICS_ARCHIVE_DIR": str(archive)}
-        with pytest.raises(UsageError, match="^--archive-dir: "):
+        with pytest.raises(UsageError, match=r"^--archive-dir: "):
             read_settings({"archive_dir": str(archive)}, environ)
-        with pytest.raises(UsageError, match="^MX_METRICS_ARCHIVE_DIR: "):
+        with pytest.raises(UsageError, match=r"^MX_METRICS_ARCHIVE_DIR: "):
             read_settings({}, by_variable)
         said: list[str] = []
         settings = read_settings({}, by_variable, tolerate=said.append)
