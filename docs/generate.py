@@ -329,6 +329,14 @@ def configuration_page() -> Iterator[str]:
         "variable (exit 2). In the emitter it is the default and one warning: an engine may not "
         "fail for it.\n"
     )
+    yield (
+        "What can hardly be meant is said once, by `serve`, `run` and `push`, by the emitter where "
+        "metrics are on, and by [the doctor](engines.md#the-doctor): a name that is nearly one of "
+        "these, a directory that is not absolute, a value in quotes (which `docker run --env-file` "
+        "keeps). `MX_METRICS_PORT` with `://` in it counts as not set: Kubernetes sets it so in "
+        "each pod where there is a Service named `mx-metrics`, with others beside it, which are "
+        "left alone.\n"
+    )
     yield "## Exporter\n"
     yield table(
         ["flag", "variable", "default", "meaning"],

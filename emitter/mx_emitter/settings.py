@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from mx_log.files import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
 from mx_log.values import FALSE, TRUE, well_formed, whole_number
-
-#: What turns metrics on.
-SWITCH = "MX_METRICS_ENABLED"
+from mx_log.variables import DIRECTORY, ENABLED, POD, given, no_switch
 
 #: Default of ``MX_METRICS_SEGMENT_BYTES``.
 DEFAULT_SEGMENT_BYTES = 1024 * 1024
@@ -61,47 +59,40 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     problems: list[str] = []
 
     def size(name: str, default: int) -> int:
-        given = environ.get(name, "").strip()
-        if not given:
+        text = given(environ, name)
+        if not text:
             return default
         try:
-            value = whole_number(given)
+            value = whole_number(text)
         except ValueError:
             value = 0
         if value > 0:
             return value
-        problems.append(f"{name}={given[:80]!r} is not a positive number of bytes; using {default}")
+        problems.append(f"{name}={text[:80]!r} is not a positive number of bytes; using {default}")
         return default
 
     def optional(name: str) -> str | None:
         value = environ.get(name)
         return well_formed(value) if value else None
 
-    switch = environ.get(SWITCH, "").strip().lower()
-    if switch and switch not in TRUE and switch not in FALSE:
-        problems.append(f"{SWITCH}={switch[:80]!r} is none of 1, true, yes, on; metrics stay off")
-    capture = environ.get("MX_METRICS_CAPTURE_LOGS", "").strip().lower()
+    problems += filter(None, [no_switch(environ)])
+    capture = given(environ, "MX_METRICS_CAPTURE_LOGS").lower()
     if capture and capture not in CAPTURED and capture not in FALSE:
         problems.append(
             f"MX_METRICS_CAPTURE_LOGS={capture[:80]!r} is neither WARNING nor INFO; no log records"
             " are captured"
         )
-    named = environ.get("MX_METRICS_DIR", "").strip()
+    named = given(environ, DIRECTORY)
     max_bytes = size("MX_METRICS_MAX_BYTES", DEFAULT_MAX_BYTES)
     segment_bytes = size("MX_METRICS_SEGMENT_BYTES", DEFAULT_SEGMENT_BYTES)
     return Settings(
-        enabled=switch in TRUE,
+        enabled=given(environ, ENABLED).lower() in TRUE,
         directory=_absolute(named or DEFAULT_DIRECTORY),
         named=bool(named),
         scheme=well_formed(environ.get("MX_METRICS_SCHEME", "")),
         segment_bytes=max(1, min(segment_bytes, max_bytes // SEGMENTS_PER_LIMIT)),
         max_bytes=max_bytes,
-        pod=Pod(
-            optional("POD_NAME"),
-            optional("POD_UID"),
-            optional("POD_NAMESPACE"),
-            optional("NODE_NAME"),
-        ),
+        pod=Pod(*map(optional, POD)),
         capture_logs=CAPTURED.get(capture),
         problems=tuple(problems),
     )

@@ -3,8 +3,8 @@
 :class:`Settings` is the table. Each field declares its flag, its environment variable, how a
 text becomes a value (`option_values`), the default and the help text; the command line makes its
 options from it and the documentation its table (:data:`OPTIONS`). A flag takes precedence over its
-variable, a variable over the default; a blank variable is an unset one. Nothing else reads the
-environment.
+variable, a variable over the default; a blank variable is an unset one, and so is one that
+Kubernetes set for a Service. Nothing else reads the environment.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from mx_log import variables
 from mx_log.files import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
 
 from .errors import UsageError
@@ -41,6 +42,7 @@ __all__ = [
     "Listen",
     "Option",
     "Settings",
+    "doubts",
     "read_settings",
     "resolve_directory",
 ]
@@ -302,7 +304,7 @@ def read_settings(
             values[name] = given
         elif given is not None:
             values[name] = _parse(option, str(option.flag), given)
-        elif option.variable and (text := environ.get(option.variable, "").strip()):
+        elif option.variable and (text := variables.given(environ, option.variable)):
             try:
                 values[name] = _parse(option, option.variable, text)
             except UsageError as error:
@@ -321,6 +323,12 @@ def read_settings(
         tolerate(f"{option.variable}: {problem}")
         settings = replace(settings, archive_dir=None)
     return settings
+
+
+def doubts(environ: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each variable of ``environ`` (default: the process's own) that can hardly be
+    meant as it is."""
+    return variables.doubts(os.environ if environ is None else environ)
 
 
 def _archive_problem(settings: Settings) -> str | None:

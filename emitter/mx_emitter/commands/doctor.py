@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from mx_log.locks import open_directory
+from mx_log.variables import doubts
 
 from ..context.rank import find_rank
 from ..log.directory import weigh
@@ -58,7 +59,7 @@ def examine(settings: Settings | None = None) -> Report:
             "orjson": _installed("orjson"),
         },
         [],
-        list(settings.problems),
+        list(dict.fromkeys([*settings.problems, *doubts(os.environ)])),
     )
     if not settings.enabled:
         report.obstacles.append("metrics are off: set MX_METRICS_ENABLED=1")

@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable
 
 from mx_log.values import is_true
+from mx_log.variables import ENABLED, OF_EMITTER, doubts
 
 from ..context import load
 from ..context.rank import as_rank
-from ..settings import SWITCH, Settings, read_settings
+from ..settings import Settings, read_settings
 from . import warn_once
 from .encode import text
 from .stream import Stream
@@ -58,7 +59,7 @@ class Sink:
                 self._take_rank(rank)
             # The environment may have changed since it was read. A stream that was switched off
             # is kept: it goes on where it was once it is switched on again.
-            if self.stream is not None and not is_true(os.environ.get(SWITCH, "")):
+            if self.stream is not None and not is_true(os.environ.get(ENABLED, "")):
                 self.off = True
                 self.msg = self._first_event
                 return False
@@ -98,6 +99,9 @@ class Sink:
         if not settings.enabled:
             self.off = True
             return None
+        if self._settings is None:
+            for doubt in doubts(os.environ, OF_EMITTER):
+                warn_once.say(doubt, doubt)
         self._settings = settings
         if not self._watching_forks:
             self._watching_forks = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..config import read_settings
+from ..config import doubts, read_settings
 from ..errors import UsageError
 from ..log_setup import log_to_stderr
 from .options import settings_options
@@ -31,4 +31,4 @@ def push(where: str | None, **flags: str | bool | None) -> int:
     from ..service.push import run
 
     log_to_stderr()
-    return run(settings)
+    return run(settings, warnings=doubts())

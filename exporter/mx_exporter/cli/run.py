@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..config import read_settings
+from ..config import doubts, read_settings
 from .options import SERVING, settings_options
 
 
@@ -22,7 +22,10 @@ def run(command: tuple[str, ...], reset: bool, **flags: str | bool | None) -> in
     metrics are pushed once, when the command has ended.
     """
     warnings: list[str] = []
-    settings = read_settings(flags, tolerate=warnings.append)
+    settings = read_settings(
+        flags, tolerate=lambda message: warnings.append(f"{message}; going on without it")
+    )
+    warnings += doubts()
     from ..service.supervisor import run as run_engine
 
     return run_engine(settings, command, reset=reset, warnings=warnings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..config import read_settings
+from ..config import doubts, read_settings
 from .options import SERVING, settings_options
 
 
@@ -19,4 +19,4 @@ def serve(**flags: str | bool | None) -> int:
     settings = read_settings(flags)
     from ..service.serve import run
 
-    return run(settings)
+    return run(settings, warnings=doubts())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
@@ -25,13 +25,16 @@ from ..push.pushgateway import push_families
 logger = logging.getLogger(__name__)
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, *, warnings: Iterable[str] = ()) -> int:
     """Push once; return 0, or 1 when a file could not be read to its end, so that what was pushed
     is short of it.
 
+    :param warnings: warnings about the settings, for the log.
     :raises UsageError: there is no gateway to push to.
     :raises MxError: nothing was pushed, and why.
     """
+    for warning in warnings:
+        logger.warning("%s", warning)
     if settings.pushgateway is None:
         raise UsageError(
             "there is no gateway to push to; set --pushgateway or MX_METRICS_PUSHGATEWAY"

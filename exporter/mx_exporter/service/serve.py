@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 from ..config import SOURCE_ID_WARNING, Settings
@@ -35,17 +36,20 @@ _LAST_SHIPPING_SECONDS = 0.3
 _ENGINE_DRAIN_SECONDS, _ENGINE_SHIPPING_SECONDS = 2.0, 1.5
 
 
-def run(settings: Settings, *, beside_engine: bool = False) -> int:
+def run(settings: Settings, *, beside_engine: bool = False, warnings: Iterable[str] = ()) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code.
 
     :param beside_engine: for an engine's container: an endpoint that cannot be had is tried again
         and again, and at the end what is left in the directory is read and shipped, which takes
         a few seconds.
+    :param warnings: warnings about the settings, for the log.
     :raises BindError: the endpoint's port could not be had.
     :raises UsageError: a tee is wanted and standard output is closed; the web configuration is
         wrong.
     """
     log_to_stderr()
+    for warning in warnings:
+        logger.warning("%s", warning)
     if settings.pushgateway is not None:
         logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
     asyncio.run(_run(settings, Maintenance(CATALOG, settings), beside_engine))

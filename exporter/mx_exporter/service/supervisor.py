@@ -68,7 +68,7 @@ def run(
     """
     log_to_stderr("mx-metrics ")
     for warning in warnings:
-        logger.warning("%s; going on without it", warning)
+        logger.warning("%s", warning)
     endpoint = settings.asked_endpoint if settings.pushgateway else settings.endpoint
     if endpoint is None:
         settings = dataclasses.replace(settings, listen=None, port=0)
