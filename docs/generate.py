@@ -138,7 +138,7 @@ def recorders_page() -> Iterator[str]:
     yield (
         "```python\n"
         'with metrics.time_load("vllm", "some/model", "main") as load:\n'
-        '    with metrics.time_load_phase("vllm", "some/model", "transfer"):\n'
+        '    with metrics.time_load_phase("vllm", "some/model", "chain"):\n'
         "        ...\n"
         "print(load.seconds)\n"
         "```\n"
