@@ -47,7 +47,7 @@ def books_close(
     books = report["processes"]
     assert len(books) <= lives
     for book in books:
-        met = book["folded"] + book["refused"] + book["skipped"]
+        met = book["folded"] + book["refused"] + book["skipped"] + book["rejected"]
         assert book["logged"] == met + book["lost"]
         assert book["lost"] == 0
     assert sum(book["logged"] for book in books) == logged

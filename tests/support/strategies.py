@@ -104,11 +104,21 @@ events = st.one_of(
 )
 
 
+#: Reason -> a level with which a line is rejected for it. Its process and number can be read.
+FLAWS = {"wrong_type": b"5", "not_json": b"1e999"}
+
+
+def flawed(line: bytes, reason: str) -> bytes:
+    """The line, such that it is rejected for that reason."""
+    return line.replace(b'"info"', FLAWS[reason])
+
+
 @st.composite
 def logs(draw, max_events: int = 25):
     """Lines (bytes) of up to three processes, in the order in which each process logged them.
 
-    Timestamps come from a clock that also steps backwards, and are often equal.
+    Timestamps come from a clock that also steps backwards, and are often equal. Some lines are
+    rejected, and some of these come beside a good line of the same number.
     """
     lines = []
     seqs = dict.fromkeys(PROCS, 0)
@@ -127,5 +137,10 @@ def logs(draw, max_events: int = 25):
             **given,
         }
         seqs[proc] += 1
-        lines.append(json.dumps(record).encode())
+        line = json.dumps(record).encode()
+        flaw = draw(st.sampled_from(["", "", "", "", *FLAWS]))
+        if flaw:
+            lines.append(flawed(line, flaw))
+        if not flaw or draw(st.booleans()):
+            lines.append(line)
     return lines

@@ -2,11 +2,14 @@
 
 Faulty are lines that were rejected, observations that were refused, numbers that are lost and
 files that could not be read to their end, those that a snapshot stands for included. A line that
-came twice is no fault: collectors ship at least once. Nor is the end of a log whose writer still
+came twice is no fault: collectors ship at least once. Nor is a rejected one whose number another
+line gave well. Nor is the end of a log whose writer still
 lives.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
@@ -41,6 +44,8 @@ def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
         if report.unreadable is not None and report.unreadable.vanished:
             found.generations.check()
         files.append(report)
+    for report in files:
+        report.acquit(fold.state.books)
     return Report(found, writers, reports, files, fold.state)
 
 
@@ -62,11 +67,21 @@ def _fold_watched(
     first: int, events: list[Event | Rejected], fold: Fold, report: FileReport
 ) -> None:
     """Fold what lines gave, and note what the fold makes of each."""
+    start = 0
+    for at, line in enumerate(events):
+        if isinstance(line, Rejected):
+            _fold_events(first + start, events[start:at], fold, report)
+            doubles = fold.state.duplicates
+            fold.feed([line])
+            if fold.state.duplicates == doubles:
+                report.add_rejected(first + at, line)
+            start = at + 1
+    _fold_events(first + start, events[start:], fold, report)
+
+
+def _fold_events(first: int, events: list[Any], fold: Fold, report: FileReport) -> None:
     refused = {(event.proc, event.seq): reason for event, reason in fold.feed(events)}
     for number, event in enumerate(events, first):
-        if isinstance(event, Rejected):
-            report.add("rejected", number, event.reason, event.detail)
-            continue
         name = name_of(event)
         if name not in report.events and len(report.events) >= _NAMES:
             name = "(other names)"
@@ -75,7 +90,7 @@ def _fold_watched(
             continue
         reason = refused.pop((event.proc, event.seq), None)
         if reason is not None:
-            report.add("refused", number, reason, _why(fold.catalog, event, reason))
+            report.add_refused(number, reason, _why(fold.catalog, event, reason))
 
 
 def _why(catalog: Catalog, event: Event, reason: str) -> str:

@@ -6,11 +6,15 @@ Text out of a log is made harmless here before it reaches a terminal.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..core.state import State
+from ..core import ranges
+from ..core.decode import Rejected
+from ..core.ledger import Book
+from ..core.ranges import Ranges
+from ..core.state import State, add_to
 from ..offline.inputs import SnapshotInput
 from ..offline.sources import Found, Source, Unreadable
 from ..offline.writers import Writers
@@ -44,6 +48,10 @@ class FileReport:
     duplicates: int = 0
     #: The first `_TOLD` of them.
     faults: list[Fault] = field(default_factory=list)
+    #: Process and reason -> numbers of its lines that were rejected.
+    _numbers: dict[tuple[str, str], Ranges] = field(default_factory=dict)
+    #: Those of the faults that have a number -> process and number.
+    _numbered: dict[Fault, tuple[str, int]] = field(default_factory=dict)
     #: Why the file could not be read to its end.
     unreadable: Unreadable | None = None
 
@@ -52,11 +60,44 @@ class FileReport:
         damaged = self.unreadable is not None and self.unreadable.ours
         return damaged or bool(self.rejected or self.refused)
 
-    def add(self, kind: str, line: int, reason: str, detail: str) -> None:
-        """Count a fault, and keep it while there are few."""
-        (self.rejected if kind == "rejected" else self.refused)[reason] += 1
-        if len(self.faults) < _TOLD:
-            self.faults.append(Fault(line, kind, reason, _clean(detail)))
+    def add_refused(self, line: int, reason: str, detail: str) -> None:
+        """Count an event that was no observation, and keep why while there are few."""
+        self.refused[reason] += 1
+        self._keep(Fault(line, "refused", reason, _clean(detail)))
+
+    def add_rejected(self, line: int, rejected: Rejected) -> None:
+        """The same for a line that gave no event, of a number that was not met before if any."""
+        reason = rejected.reason
+        if rejected.proc:
+            ranges.add(self._numbers.setdefault((rejected.proc, reason), []), rejected.seq)
+        self.rejected[reason] += 1
+        fault = Fault(line, "rejected", reason, _clean(rejected.detail))
+        if self._keep(fault) and rejected.proc:
+            self._numbered[fault] = (rejected.proc, rejected.seq)
+
+    def _keep(self, fault: Fault) -> bool:
+        kept = len(self.faults) < _TOLD
+        if kept:
+            self.faults.append(fault)
+        return kept
+
+    def acquit(self, books: Mapping[str, Book]) -> None:
+        """Forget the rejected lines whose number is known by another line, now that all were read.
+
+        :param books: by process, of everything that was read.
+        """
+        for (proc, reason), numbers in self._numbers.items():
+            left = sum(ranges.common(numbers, of) for of in books[proc].rejections.values())
+            add_to(self.rejected, {reason: left - ranges.count(numbers)})
+        self.faults = [
+            fault
+            for fault in self.faults
+            if fault not in self._numbered or _is_rejected(*self._numbered[fault], books)
+        ]
+
+
+def _is_rejected(proc: str, seq: int, books: Mapping[str, Book]) -> bool:
+    return books[proc].rejection(seq) is not None
 
 
 @dataclass
@@ -156,8 +197,8 @@ def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
         + (f" ({', '.join(counts)})" if counts else "")
         + (f", {_count(rejected, 'line')} rejected" if rejected else "")
     )
-    for proc, ranges in sorted(report.lost.items())[:_TOLD]:
-        yield f"{path}: process {_clean(proc)}: without seq {_ranges(ranges)}"
+    for proc, lost_ranges in sorted(report.lost.items())[:_TOLD]:
+        yield f"{path}: process {_clean(proc)}: without seq {_ranges(lost_ranges)}"
     for what, reasons in (("rejected", report.rejected), ("refused", report.refused)):
         if reasons:
             named = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
@@ -275,7 +316,7 @@ def as_object(report: Report) -> dict[str, Any]:
       reason); ``not_known``; ``duplicates``; ``faults`` (the first 100, each with ``line``,
       ``kind``, ``reason``, ``detail``); ``problem`` (why it was not read whole, or null)
     - ``processes``, one a process: its books (``logged`` = ``folded`` + ``refused`` +
-      ``skipped`` + ``lost``); ``lost_ranges`` (first and last number); ``alive``
+      ``skipped`` + ``rejected`` + ``lost``); ``lost_ranges`` (first and last number); ``alive``
     """
     return {
         "faulty": report.faulty,
@@ -314,6 +355,7 @@ def as_object(report: Report) -> dict[str, Any]:
                 "folded": book.folded,
                 "refused": book.refused,
                 "skipped": book.skipped,
+                "rejected": book.rejected,
                 "lost": book.lost,
                 "lost_ranges": book.lost_ranges(),
                 "alive": proc in report.writers.alive,

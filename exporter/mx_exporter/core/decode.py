@@ -31,11 +31,21 @@ REASONS = {
 NO_OBJECT = ("not_json", "not_object")
 
 
+#: `Rejected.proc` and ``seq`` of a line that does not say both.
+NOBODY = ("", -1)
+
+
 class Rejected(NamedTuple):
-    """A line that gives no event: ``reason`` is a key of `REASONS`, ``detail`` a sentence."""
+    """A line that gives no event: ``reason`` is a key of `REASONS`, ``detail`` a sentence.
+
+    ``proc`` and ``seq`` are those that the line gives, if it gives both as an event does; else
+    they are empty and -1.
+    """
 
     reason: str
     detail: str
+    proc: str = ""
+    seq: int = -1
 
 
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -62,6 +72,13 @@ class Unknown(Event):
     """An event that the schema does not know, of a newer emitter or of an engine's own."""
 
     event: str
+
+
+class Identity(msgspec.Struct, gc=False):
+    """What is read of a line that was rejected."""
+
+    proc: _Filled
+    seq: _Count
 
 
 class Candidate(msgspec.Struct, gc=False):
@@ -118,6 +135,7 @@ class Decoder:
         union: Any = Union[tuple(self.types.values())]  # noqa: UP007 - of a tuple
         self._known = msgspec.json.Decoder(union).decode
         self._unknown = msgspec.json.Decoder(Unknown).decode
+        self._identity = msgspec.json.Decoder(Identity).decode
 
     def decode(self, lines: Iterable[bytes]) -> list[Event | Rejected]:
         """Decode lines, each without its newline, in order; blank lines are left out."""
@@ -152,13 +170,24 @@ class Decoder:
             return event
         except (msgspec.MsgspecError, RecursionError) as error:
             fault: Exception = error
+        return self._judge(fault, bare)
+
+    def _judge(self, fault: Exception, bare: bytes) -> Event | Rejected:
+        """Why a line is none of the schema's events, unless it is an event of another name."""
+        try:
+            identity = self._identity(bare)
+        except (msgspec.MsgspecError, RecursionError):
+            who: tuple[str, int] = NOBODY
+        else:
+            who = (identity.proc, identity.seq)
         # What msgspec refuses first may be a type although what follows is no JSON.
         try:
             value = msgspec.json.decode(bare)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return Rejected("not_json", str(error))
+            return Rejected("not_json", str(error), *who)
         if type(value) is not dict:
-            return Rejected("not_object", f"the line is {_named(value)}, not an object")
+            detail = f"the line is {_named(value)}, not an object"
+            return Rejected("not_object", detail, *who)
         name = value.get("event")
         if type(name) is str and name not in self._events:
             try:
@@ -166,18 +195,17 @@ class Decoder:
                 return unknown
             except msgspec.MsgspecError as error:
                 fault = error
-        return self._wrong_type(fault, name, value)
+        return Rejected("wrong_type", self._wrong_type(fault, name, value), *who)
 
-    def _wrong_type(self, fault: Exception, name: Any, value: dict[str, Any]) -> Rejected:
+    def _wrong_type(self, fault: Exception, name: Any, value: dict[str, Any]) -> str:
         match = _FAULT.search(str(fault))
         if match is None:
-            return Rejected("wrong_type", str(fault))
+            return str(fault)
         key = match[1] or match[2]
         given = _named(value.get(key, _MISSING))
         if type(name) is not str:
-            return Rejected("wrong_type", f'"event" is {given}; expected text')
-        detail = f'"{key}" of {name[:80]} is {given}; expected {self._expected(name, key)}'
-        return Rejected("wrong_type", detail)
+            return f'"event" is {given}; expected text'
+        return f'"{key}" of {name[:80]} is {given}; expected {self._expected(name, key)}'
 
     def _expected(self, name: str, key: str) -> str:
         fields = self._events[name].fields if name in self._events else ()
@@ -189,7 +217,14 @@ class Decoder:
             return found
         given, expected = _named(found.timestamp), _EXPECTED["timestamp"]
         detail = f'"timestamp" of {name_of(found)[:80]} is {given}; expected {expected}'
-        return Rejected("wrong_type", detail)
+        return Rejected("wrong_type", detail, found.proc, found.seq)
+
+
+def ended(found: Event | Rejected) -> Event | Rejected:
+    """What the last line of a finished file is, when it has no end."""
+    if isinstance(found, Rejected) and found.reason in NO_OBJECT:
+        return found._replace(reason="torn", detail=REASONS["torn"])
+    return found
 
 
 def name_of(event: Event) -> str:

@@ -16,7 +16,7 @@ from .handlers import Handler, Handlers
 from .ledger import Book
 from .reducers import SKIPPED, Refused, Target
 from .series import stamp
-from .state import State
+from .state import State, add_to
 
 
 class Fold:
@@ -114,7 +114,7 @@ class Fold:
                     KeyError
                 ):  # the first of its kind, one that the schema does not know, or none
                     if isinstance(event, Rejected):
-                        self.reject(event.reason)
+                        self._reject(event)
                         continue
                     handler = self._handlers.find(event)
                 if event.proc != proc:
@@ -144,6 +144,37 @@ class Fold:
         return in_order
 
     def _enter(self, book: Book, seq: int) -> bool:
+        """Enter the number of an event; False when an event of that number was met before."""
+        if self._enter_new(book, seq):
+            return True
+        reason = book.rejection(seq)
+        if reason is None:
+            return False
+        self._take_back(book, seq, reason)
+        return True
+
+    def _reject(self, line: Rejected) -> None:
+        """Count a line that gives no event, and enter its number if it says one."""
+        reason, seq = line.reason, line.seq
+        if line.proc:
+            book = self.state.books.get(line.proc) or self.state.books.setdefault(line.proc, Book())
+            if not self._enter_new(book, seq):
+                known = book.rejection(seq)
+                # Of two reasons the same one stays, whichever line came first.
+                if known is None or known <= reason:
+                    return
+                self._take_back(book, seq, known)
+            book.reject(seq, reason)
+            self.state.rejected_numbers += 1
+        self.reject(reason)
+
+    def _take_back(self, book: Book, seq: int, reason: str) -> None:
+        """The line that a number was rejected for does not count."""
+        book.take_back(seq, reason)
+        self.state.rejected_numbers -= 1
+        add_to(self.state.rejected, {reason: -1})
+
+    def _enter_new(self, book: Book, seq: int) -> bool:
         """Enter a number; False when it was met before."""
         state = self.state
         if book.knows(seq):

@@ -19,6 +19,7 @@ from ..errors import MxError
 from .catalog import Catalog
 from .ledger import Book
 from .load_tracker import Load, Loads
+from .ranges import Ranges
 from .series_table import maker
 from .state import SeriesByLabels, State
 
@@ -71,6 +72,7 @@ def dump(
                     book.skipped,
                     book.gone,
                     book.locked,
+                    book.rejections,
                 ]
                 for proc, book in state.books.items()
             },
@@ -145,9 +147,11 @@ def _unpack(catalog: Catalog, packed: dict[str, Any]) -> Snapshot:
     _unpack_loads(state.loads, packed["loads"])
     for proc, values in packed["books"].items():
         state.books[proc] = book = Book()
-        book.end, gaps, book.refused, book.skipped, book.gone, book.locked = values
-        book.gaps = [(first, end) for first, end in gaps]
+        book.end, gaps, book.refused, book.skipped, book.gone, book.locked, rejections = values
+        book.gaps = _ranges(gaps)
+        book.rejections = {reason: _ranges(numbers) for reason, numbers in rejections.items()}
         state.logged += book.end
+        state.rejected_numbers += book.rejected
         state.lost += book.lost
         state.gone += book.gone
     state.events = Counter(packed["events"])
@@ -159,6 +163,10 @@ def _unpack(catalog: Catalog, packed: dict[str, Any]) -> Snapshot:
     segments = {proc: int(n) for proc, n in packed["segments"].items()}
     shipped = {str(name): int(position) for name, position in packed.get("shipped", {}).items()}
     return Snapshot(state, segments, changed, shipped)
+
+
+def _ranges(packed: list[list[int]]) -> Ranges:
+    return [(first, end) for first, end in packed]
 
 
 def _unpack_loads(loads: Loads, packed: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ replay may be spread over many workers and still equal what one exporter serves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from .catalog import Catalog
 from .ledger import Book
@@ -15,6 +15,14 @@ from .load_tracker import Loads
 from .series import Series
 
 SeriesByLabels = dict[tuple[str, ...], Series]
+
+
+def add_to(counts: Counter[str], more: Mapping[str, int]) -> None:
+    """Add to counts that may fall, and leave out what becomes 0."""
+    for name, count in more.items():
+        counts[name] += count
+        if not counts[name]:
+            del counts[name]
 
 
 class Overlap(ValueError):
@@ -42,7 +50,8 @@ class State:
         self.events: Counter[str] = Counter()
         #: Events refused, by reason: an observation that was none, or a label that drops it.
         self.refused: Counter[str] = Counter()
-        #: Lines rejected, by reason (`decode.REASONS`).
+        #: Lines rejected, by reason (`decode.REASONS`). Those of a number that the books know count
+        #: once, and not at all once a good line of that number was met.
         self.rejected: Counter[str] = Counter()
         #: Events that the schema does not know.
         self.skipped = 0
@@ -50,6 +59,7 @@ class State:
         self.duplicates = 0
         #: Sums over all books, kept along so that no scrape walks through the processes.
         self.logged = 0
+        self.rejected_numbers = 0
         self.lost = 0
         #: Processes known to live no more.
         self.gone = 0
@@ -70,9 +80,11 @@ class State:
             if proc in self.loads.open:
                 part.loads.open[proc] = self.loads.open.pop(proc)
             part.logged += book.end
+            part.rejected_numbers += book.rejected
             part.lost += book.lost
             part.gone += book.gone
         self.logged -= part.logged
+        self.rejected_numbers -= part.rejected_numbers
         self.lost -= part.lost
         self.gone -= part.gone
         return part
@@ -98,10 +110,11 @@ class State:
         self.books.update(other.books)
         self.events.update(other.events)
         self.refused.update(other.refused)
-        self.rejected.update(other.rejected)
+        add_to(self.rejected, other.rejected)
         self.skipped += other.skipped
         self.duplicates += other.duplicates
         self.logged += other.logged
+        self.rejected_numbers += other.rejected_numbers
         self.lost += other.lost
         self.gone += other.gone
         self.last_event = max(self.last_event, other.last_event)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mx_log.files import SegmentName
 
-from ..core.decode import NO_OBJECT, Rejected
+from ..core.decode import ended
 from ..core.fold import Fold
 from ..core.lines import LineSplitter
 
@@ -98,10 +98,8 @@ class Segment:
         self.done = True
         self.anchor = b""
         last = fold.catalog.decoder.decode_line(self.splitter.rest())
-        if isinstance(last, Rejected) and last.reason in NO_OBJECT:
-            fold.reject("torn")
-        elif last is not None:
-            fold.feed([last])
+        if last is not None:
+            fold.feed([ended(last)])
 
 
 def read_blocks(fd: int, start: int, end: int) -> Iterator[bytes]:

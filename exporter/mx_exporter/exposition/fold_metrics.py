@@ -52,7 +52,7 @@ STATE_ROWS: tuple[Row[State], ...] = (
         "mx_exporter_events_logged_total",
         "counter",
         "Events that the ranks are known to have logged, by their numbers: "
-        "folded, refused, skipped and lost together.",
+        "folded, refused, skipped, rejected and lost together.",
         lambda state: state.logged,
     ),
     # Not a counter: a file that arrives late brings lost events back.

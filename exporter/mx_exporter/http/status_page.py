@@ -24,7 +24,7 @@ LINKS = (
 
 
 class Seen(NamedTuple):
-    """What was read so far, in numbers. ``logged`` is the sum of the four after it."""
+    """What was read so far, in numbers. ``logged`` is the sum of the five after it."""
 
     segments: int
     writers_alive: int
@@ -33,6 +33,7 @@ class Seen(NamedTuple):
     folded: int
     refused: int
     skipped: int
+    rejected: int
     lost: int
     rejected_lines: int
     duplicates: int
@@ -126,14 +127,15 @@ def _numbers(seen: Seen) -> Iterable[str]:
         ],
     )
     yield from _table(
-        "The books: logged = folded + refused + skipped + lost",
+        "The books: logged = folded + refused + skipped + rejected + lost",
         [
             ("events logged", f"{seen.logged}"),
             ("folded", f"{seen.folded}"),
             ("refused", f"{seen.refused}"),
             ("skipped", f"{seen.skipped}"),
+            ("rejected", f"{seen.rejected}"),
             ("lost", f"{seen.lost}"),
-            ("lines rejected", f"{seen.rejected_lines}"),
+            ("lines rejected, with or without a number", f"{seen.rejected_lines}"),
             ("duplicates", f"{seen.duplicates}"),
         ],
     )

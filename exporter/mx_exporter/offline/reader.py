@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from mx_log.schema import MAX_LINE_BYTES
 
-from ..core.decode import NO_OBJECT, REASONS, Decoder, Event, Rejected
+from ..core.decode import REASONS, Decoder, Event, Rejected, ended
 from ..core.lines import LineSplitter
 from .decompress import Damaged, unpack
 from .envelopes import MAX_ENVELOPE_BYTES, Opened, Unwrapper
@@ -85,9 +85,9 @@ def read(
         tail = splitter.rest()
         if tail:
             for event in _decoded(envelopes.open(tail) if envelopes else [tail], decoder):
-                yield number, [_ended(event)]
+                yield number, [ended(event)]
         for event in _decoded(envelopes.rest() if envelopes else [], decoder):
-            yield number, [_ended(event)]
+            yield number, [ended(event)]
     if trouble is not None:
         raise trouble
 
@@ -133,13 +133,6 @@ def _decoded(opened: list[Opened], decoder: Decoder) -> Iterator[Event | Rejecte
         event = line if isinstance(line, Rejected) else decoder.decode_line(line)
         if event is not None:
             yield event
-
-
-def _ended(event: Event | Rejected) -> Event | Rejected:
-    """What a line that the stream ended in the middle of is counted as."""
-    if isinstance(event, Rejected) and event.reason in NO_OBJECT:
-        return Rejected("torn", REASONS["torn"])
-    return event
 
 
 # --------------------------------------------------------------------------------------

@@ -122,6 +122,7 @@ class Pipeline:
             folded=sum(state.events.values()),
             refused=sum(state.refused.values()),
             skipped=state.skipped,
+            rejected=state.rejected_numbers,
             lost=state.lost,
             rejected_lines=sum(state.rejected.values()),
             duplicates=state.duplicates,

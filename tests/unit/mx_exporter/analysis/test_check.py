@@ -96,11 +96,10 @@ def test_every_fault_with_its_file_and_line(tmp_path: Path, checked: Checked) ->
         f"{first} line 13: rejected, torn: the last line of a finished file has no end and is no "
         "whole event",
         f"{second}: 1 event: 1 segment_continued",
-        "process aaaaaaaaaaaa: 3 events lost of 10, seq 2-4",
+        "process aaaaaaaaaaaa: 2 events lost of 10, seq 2-3",
         "process bbbbbbbbbbbb: 7 events lost of 8, seq 0-6 (its segments 0-1 are not among these "
         "logs)",
-        "2 files, 9 events of 2 processes: 4 lines rejected, 4 observations refused, "
-        "10 events lost",
+        "2 files, 9 events of 2 processes: 4 lines rejected, 4 observations refused, 9 events lost",
     ]
 
 
@@ -128,13 +127,44 @@ def test_the_same_as_json(tmp_path: Path, run_json: Callable[..., tuple[int, Any
         "folded": 2,
         "refused": 4,
         "skipped": 1,
-        "lost": 3,
-        "lost_ranges": [[2, 4]],
+        "rejected": 1,
+        "lost": 2,
+        "lost_ranges": [[2, 3]],
         "alive": False,
     }
     for process in report["processes"]:
-        parts = ("folded", "refused", "skipped", "lost")
+        parts = ("folded", "refused", "skipped", "rejected", "lost")
         assert process["logged"] == sum(process[part] for part in parts)
+
+
+@pytest.mark.parametrize("first", ["good", "bad"])
+def test_a_rejected_line_whose_number_another_line_gives_well_is_no_fault(
+    first: str, tmp_path: Path, run_json: Callable[..., tuple[int, Any]]
+) -> None:
+    for name, result in (("good", "complete"), ("bad", 5)):
+        line = Lines()("nixl_received", result=result)
+        (tmp_path / f"{int(name != first)}-{name}").write_bytes(line)
+    code, report = run_json(*sorted(tmp_path.iterdir()))
+    assert (code, report["faulty"]) == (0, False)
+    for file in report["files"]:
+        assert (file["rejected"], file["faults"]) == ({}, [])
+    assert sum(file["duplicates"] for file in report["files"]) == 1
+
+
+def test_a_rejected_line_that_is_met_twice_is_one_fault(tmp_path: Path, checked: Checked) -> None:
+    bad = Lines()("nixl_received", result=5)
+    for name, lines in (("0", bad), ("1", bad + bad)):
+        (tmp_path / name).write_bytes(lines)
+    detail = '"result" of nixl_received is an integer (5); expected text'
+    assert checked(tmp_path / "0", tmp_path / "1") == (
+        3,
+        [
+            f"{tmp_path / '0'}: 0 events",
+            f"{tmp_path / '0'} line 1: rejected, wrong_type: {detail}",
+            f"{tmp_path / '1'}: 0 events (2 met before)",
+            "2 files, 0 events of 1 process: 1 line rejected",
+        ],
+    )
 
 
 @pytest.mark.parametrize("fault", ["none", "rejected", "refused", "lost"])

@@ -131,6 +131,31 @@ def test_bad_lines_are_rejected_with_a_reason(bad, reason):
 
 
 @pytest.mark.parametrize(
+    ("bad", "who"),
+    [
+        (line(good(seq=7, policy=5)), (Lines().proc, 7)),
+        (line(good(seq=7, event=None)), (Lines().proc, 7)),
+        (line(good(seq=7, timestamp="today")), (Lines().proc, 7)),
+        (line(good(seq=7, event="of_the_future", scheme=5)), (Lines().proc, 7)),
+        # What is not looked into is no fault of the number.
+        (line(good(seq=7, rank="X")).replace(b'"X"', b"1e999"), (Lines().proc, 7)),
+        (line(good(seq=-1)), ("", -1)),
+        (line(good(seq=1.0)), ("", -1)),
+        (line(good(proc="")), ("", -1)),
+        (line({k: v for k, v in good().items() if k != "seq"}), ("", -1)),
+        # A key that comes twice must be good twice.
+        (line(good(seq="X")).replace(b"{", b'{"seq":7,'), ("", -1)),
+        (line(good())[:-1] + b"]", ("", -1)),
+        (b"[" + line(good()) + b"]", ("", -1)),
+    ],
+)
+def test_a_rejected_line_says_whose_number_it_is_if_it_can(bad, who):
+    rejected = decode_line(bad)
+    assert isinstance(rejected, Rejected)
+    assert (rejected.proc, rejected.seq) == who
+
+
+@pytest.mark.parametrize(
     ("given", "named"),
     [
         (3, "an integer (3)"),

@@ -18,7 +18,7 @@ from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import Overlap, State
 from tests.support import Lines
 from tests.support.folding import fold, pages, settle
-from tests.support.strategies import PROCS, logs
+from tests.support.strategies import FLAWS, PROCS, flawed, logs
 
 shuffles = st.randoms(use_true_random=False)
 gone = st.booleans()
@@ -109,16 +109,24 @@ def test_states_that_share_a_process_do_not_merge(lines):
     assert pages(state) == before
 
 
+def is_good(record):
+    return record["level"] == "info"
+
+
 @given(logs())
 def test_the_books_close(lines):
     state = fold(lines).state
     for proc, book in state.books.items():
         seqs = {r["seq"] for r in map(json.loads, lines) if r["proc"] == proc}
+        good = {r["seq"] for r in map(json.loads, lines) if r["proc"] == proc and is_good(r)}
         assert book.end == max(seqs) + 1
-        assert book.folded + book.refused + book.skipped == len(seqs)
+        assert book.folded + book.refused + book.skipped == len(good)
+        assert book.rejected == len(seqs - good)
         assert book.lost == book.end - len(seqs)
     assert state.logged == sum(book.end for book in state.books.values())
     assert state.lost == sum(book.lost for book in state.books.values())
+    assert state.rejected.total() == state.rejected_numbers
+    assert state.rejected_numbers == sum(book.rejected for book in state.books.values())
     assert sum(state.events.values()) == sum(book.folded for book in state.books.values())
     assert sum(state.refused.values()) == sum(book.refused for book in state.books.values())
 
@@ -167,6 +175,54 @@ def test_rejected_lines_add_up_by_reason():
     whole.reject("torn")
     whole.reject("not_json", 0)
     assert dict(whole.state.rejected) == {"torn": 3}
+
+
+@pytest.mark.parametrize("reason", FLAWS)
+def test_a_rejected_line_whose_number_can_be_read_is_not_lost_as_well(reason):
+    log = Lines()
+    lines = [log.header(), flawed(log("sources_ordered", policy="p", seconds=1), reason)]
+    state = fold([*lines, log.header(1)]).state
+    (book,) = state.books.values()
+    assert (state.logged, state.lost, state.rejected) == (3, 0, {reason: 1})
+    assert (book.folded, book.rejected, state.rejected_numbers) == (2, 1, 1)
+
+
+def test_a_good_line_wins_over_a_rejected_one_of_its_number_in_any_order():
+    log = Lines()
+    good = log("sources_ordered", policy="p", seconds=1)
+    lines = [good, flawed(good, "wrong_type"), flawed(good, "not_json")]
+    for order in itertools.permutations(lines):
+        state = fold(order).state
+        assert (state.events.total(), state.lost, state.duplicates) == (1, 0, 2)
+        assert dict(state.rejected) == {}
+        assert pages(state) == pages(fold(lines).state)
+
+
+def test_a_number_that_is_rejected_again_and_again_counts_once():
+    line = Lines()("sources_ordered", policy="p", seconds=1)
+    for order in itertools.permutations(
+        [flawed(line, "wrong_type")] * 2 + [flawed(line, "not_json")]
+    ):
+        state = fold(order).state
+        assert (dict(state.rejected), state.duplicates) == ({"not_json": 1}, 2)
+        assert state.books["a" * 12].rejections == {"not_json": [(0, 1)]}
+
+
+def test_a_process_that_logs_nothing_but_bad_lines_takes_no_room():
+    log = Lines()
+    state = fold([flawed(log("nixl_received", result="r"), "wrong_type") for _ in range(999)]).state
+    assert state.books["a" * 12].rejections == {"wrong_type": [(0, 999)]}
+    assert (state.logged, state.rejected) == (999, {"wrong_type": 999})
+
+
+def test_a_load_whose_start_was_rejected_at_first_is_none_that_runs():
+    log, load = Lines(), {"engine": "vllm", "model": "m", "model_role": "main", "load_id": "l"}
+    start = log("load_started", **load)
+    end = log("load_finished", **load, outcome="success", seconds=1)
+    for order in itertools.permutations([flawed(start, "wrong_type"), start, end]):
+        state = fold(order, gone=False).state
+        assert list(state.loads.in_progress().values()) == [0]
+        assert not state.loads.open
 
 
 def test_lines_beside_a_rejected_one_are_folded():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,29 @@ def test_a_book_knows_what_it_met(numbers):
     # Neighbouring ranges were joined: what a book holds grows with gaps, not with events.
     assert all(a[1] < b[0] for a, b in zip(book.gaps, book.gaps[1:], strict=False))
     assert book.complete == (lost[0] if lost else highest + 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 25), st.sampled_from(["", "torn", "wrong_type"]))))
+def test_a_book_knows_what_it_met_in_rejected_lines_only(lines):
+    book, met = Book(), {}
+    for seq, reason in lines:
+        if seq not in met:
+            book.enter(seq)
+            if reason:
+                book.reject(seq, reason)
+            met[seq] = reason
+        elif met[seq] and not reason:
+            book.take_back(seq, met[seq])
+            met[seq] = ""
+    rejected = {seq for seq, reason in met.items() if reason}
+    assert book.rejected == len(rejected)
+    assert book.folded == len(met) - len(rejected)
+    assert all(book.rejection(seq) == (reason or None) for seq, reason in met.items())
+    good = set(met) - rejected
+    assert book.complete == next(seq for seq in range(book.end + 1) if seq not in good)
+    assert set(book.rejections) == {met[seq] for seq in rejected}
+    for ranges in book.rejections.values():
+        assert all(a[1] < b[0] for a, b in itertools.pairwise(ranges))
 
 
 def test_a_number_far_ahead_costs_nothing():

@@ -104,6 +104,15 @@ def test_what_a_snapshot_says_beside_the_series_is_taken_up():
     assert whole_page(found) == whole_page(state)
 
 
+def test_a_rejection_that_a_snapshot_holds_is_taken_back_by_a_good_line():
+    good, bad = (Lines()("nixl_received", result=result) for result in ("complete", 5))
+    state = fold([bad], gone=False).state
+    found = snapshot_codec.load(CATALOG, snapshot_codec.dump(CATALOG, state, {})).state
+    assert (found.rejected, found.rejected_numbers, found.lost) == ({"wrong_type": 1}, 1, 0)
+    Fold(CATALOG, found).feed_lines([good])
+    assert whole_page(found) == whole_page(fold([bad, good], gone=False).state)
+
+
 def test_a_snapshot_stands_for_no_segment_unless_it_says_so():
     assert snapshot_codec.Snapshot(State(CATALOG)).segments == {}
 
