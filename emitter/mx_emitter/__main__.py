@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 
 from mx_activate import with_site
+from mx_activate.become import become
 from mx_log.schema import VERSION
 
 _PROGRAM = "mx_emitter"
@@ -114,14 +114,10 @@ def _reset(directory: str | None, force: bool, program: str) -> int:
 
 
 def _run(command: list[str]) -> int:
-    """Become ``command``. Returns 127 when there is no such command, 126 when it cannot be run."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and that would be inherited
-    try:
-        os.execvpe(command[0], command, with_site(os.environ))
-    except OSError as error:
-        _fail(f"cannot run {command[0]}: {error.strerror}")
-        return 127 if isinstance(error, FileNotFoundError) else 126
+    """Become ``command``; returns the exit status where that cannot be."""
+    status, why = become(command, with_site(os.environ))
+    _fail(why)
+    return status
 
 
 def _print(text: str, program: str = _PROGRAM) -> int:

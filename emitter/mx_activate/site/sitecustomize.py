@@ -27,28 +27,35 @@ def _activate() -> None:
 
 
 def _run_the_next() -> None:
-    """What it raises is for `site` to tell, as it would be without us."""
+    """What it raises is for `site` to tell, as it would be without us.
+
+    One that we ran may look for the next one in turn, as ddtrace's does without its own directory,
+    and finds us, who come first. So we are run once more, and go on behind the last one that ran.
+    """
     import os
     import sys
     from importlib.machinery import PathFinder
 
     here = os.path.dirname(os.path.realpath(__file__))
-    ran: set[str] = vars(sys.modules.get("mx_activate", sys)).setdefault("_mx_ran", set())
-    if here in ran:  # the next one runs us in turn
-        return
+    ours = vars(sys.modules.get("mx_activate", sys))
+    ran: set[str] = ours.setdefault("_mx_ran", set())
     ran.add(here)
     places = [os.path.realpath(place) for place in sys.path]
     # Only what comes after us: whoever came before, and ran us in turn, is not run again.
     first = places.index(here) + 1 if here in places else 0
-    path = [sys.path[i] for i in range(first, len(places)) if places[i] != here]
-    spec = PathFinder.find_spec("sitecustomize", path)
-    if spec is None or spec.loader is None:
-        return
-    from importlib.util import module_from_spec
+    for place, path in zip(places[first:], sys.path[first:], strict=True):
+        spec = None if place in ran else PathFinder.find_spec("sitecustomize", [path])
+        if spec is None or spec.loader is None or spec.origin is None:
+            continue
+        from importlib.util import module_from_spec
 
-    module = module_from_spec(spec)
-    sys.modules["sitecustomize"] = module  # importers get that one
-    spec.loader.exec_module(module)
+        ran.add(place)
+        module = ours["_mx_last"] = module_from_spec(spec)
+        sys.modules["sitecustomize"] = module  # importers get that one
+        spec.loader.exec_module(module)
+        return
+    if "_mx_last" in ours:
+        sys.modules["sitecustomize"] = ours["_mx_last"]
 
 
 def _be_first_again() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
 
 from prometheus_client import push_to_gateway
 from prometheus_client.exposition import basic_auth_handler, default_handler
@@ -57,7 +58,7 @@ def push_families(
         )
         if not trouble:
             return gateway
-    raise MxError(f"nothing was pushed to {gateway}: {trouble}")
+    raise MxError(f"nothing was pushed to {gateway}{_by_proxy(gateway)}: {trouble}")
 
 
 def _credentials(url: str) -> tuple[str, Callable[..., Any]]:
@@ -72,6 +73,17 @@ def _credentials(url: str) -> tuple[str, Callable[..., Any]]:
         return basic_auth_handler(**request, username=user, password=password)
 
     return bare, handler
+
+
+def _by_proxy(gateway: str) -> str:
+    """Which proxy stands between, by the environment, and how to leave it out."""
+    parts = urlsplit(gateway)
+    proxy = getproxies().get(parts.scheme)
+    if not proxy or proxy_bypass(parts.netloc):
+        return ""
+    shown = proxy.rpartition("@")[2]  # without a user and a password
+    out = f"NO_PROXY={parts.hostname} would leave it out"
+    return f" by the proxy {shown} ({parts.scheme}_proxy; {out})"
 
 
 def _within(seconds: float, send: Callable[[], None]) -> str:

@@ -21,8 +21,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mx_activate import with_site
+from mx_activate.become import NOT_FOUND, NOT_RUNNABLE, become
 
 from ..config import Settings
+from ..directory.footprint import Footprint
 from ..errors import MxError
 from ..log_setup import log_to_stderr
 
@@ -47,6 +49,13 @@ _TAKEN = signal.valid_signals() - _OWN
 
 #: Signals by which a terminal stops a process group.
 _STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+
+#: Said at the end of an engine that left nothing.
+_NOTHING = (
+    "the engine logged nothing into %s: as a rule the Python that it runs in has no mx-metrics, or "
+    "it loaded no model, or it was started in a way that ignores PYTHONPATH; put `python3 -m "
+    "mx_emitter` in the command's place to see"
+)
 
 _PR_SET_PDEATHSIG = 1
 
@@ -160,14 +169,19 @@ class _Supervisor:
     def run(self) -> int:
         """Start both, wait for the engine's end, then let the exporter ship the rest; return the
         engine's exit status."""
+        before = Footprint.of(self._settings.directory)
         self._start_exporter()
         try:
             self._engine = self._fork(lambda: _become(self._command, self._environ))
         except OSError as error:
             raise MxError(f"cannot start {self._command[0]}: {error.strerror}") from error
         status = self._wait_for_engine()
+        after = Footprint.of(self._settings.directory)
         self._finish()
-        return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        if after == before and code not in (NOT_RUNNABLE, NOT_FOUND):
+            logger.warning(_NOTHING, self._settings.directory.path)
+        return code
 
     def _wait_for_engine(self) -> int:
         while True:
@@ -273,14 +287,9 @@ class _Supervisor:
 
 
 def _become(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    # Python ignores these signals, and they would stay ignored in the program that is executed.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvpe(command[0], list(command), environ)
-    except OSError as error:
-        logger.error("cannot run %s: %s", command[0], error.strerror)
-        return 127 if isinstance(error, FileNotFoundError) else 126
+    status, why = become(command, environ)
+    logger.error("%s", why)
+    return status
 
 
 def _serve(settings: Settings) -> int:

@@ -53,6 +53,19 @@ def test_no_such_command_and_one_that_cannot_be_run(spawn: support.Spawner, tmp_
     assert f"cannot run {tmp_path}/plain: Permission denied" in run.log
 
 
+def test_the_end_of_an_engine_that_logged_nothing_says_so(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    serving.attempts(tmp_path, 1)  # of an earlier run
+    run = running.start(spawn, tmp_path, "true")
+    assert run.process.result() == 0
+    assert f"WARNING the engine logged nothing into {tmp_path}: " in run.log
+    code = "from mx_emitter import enable_metrics; enable_metrics()"
+    run = running.start(spawn, tmp_path, PYTHON, "-c", code)
+    assert run.process.result() == 0
+    assert "logged nothing" not in run.log
+
+
 def test_without_a_command_it_is_used_wrongly(spawn: support.Spawner, tmp_path: Path) -> None:
     process = spawn.python("-m", "mx_exporter", "run", "--dir", tmp_path)
     assert process.result() == 2

@@ -62,6 +62,74 @@ def test_the_next_sitecustomize_runs_as_well(
     assert done.error_output == ""
 
 
+#: A sitecustomize that runs the next one as ddtrace's does: it takes its directory off the path,
+#: and imports.
+CHAINING = """
+import os, sys
+print({name!r}, __name__)
+place = os.path.dirname(__file__)
+if place in sys.path:
+    at = sys.path.index(place)
+    del sys.path[at]
+    mine = sys.modules.pop("sitecustomize")
+    try:
+        import sitecustomize
+    except ImportError:
+        sys.modules["sitecustomize"] = mine
+    finally:
+        sys.path.insert(at, place)
+"""
+
+
+def put_all(tmp_path: Path, names: tuple[str, ...]) -> list[str]:
+    """The path of sitecustomizes that chain, the last one of which, ``own``, does not."""
+    return [
+        put(tmp_path / name, "print('own', __name__)")
+        if name == "own"
+        else put(tmp_path / name, CHAINING.format(name=name))
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+@pytest.mark.parametrize("names", [("a", "own"), ("a", "b", "own"), ("a", "b", "c", "own")])
+def test_a_chain_of_sitecustomizes_runs_whole_wherever_we_are(
+    names: tuple[str, ...], at: int, spawn: support.Spawner, tmp_path: Path
+) -> None:
+    path = put_all(tmp_path, names)
+    done = run_on_path(spawn, *path[:at], SITE, *path[at:])
+    ran = done.output.splitlines()[:-1]
+    assert ran == [f"{name} sitecustomize" for name in names]
+    active, _, module = done.output.splitlines()[-1].partition(" ")
+    # One that runs nobody after it, and stands before us, keeps us from running.
+    assert active == str(at < len(names))
+    assert f"{path[-1]}/sitecustomize.py" in module
+    assert done.error_output == ""
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_chain_that_ends_with_one_that_finds_nobody(
+    at: int, spawn: support.Spawner, tmp_path: Path
+) -> None:
+    path = put_all(tmp_path, ("a", "b"))
+    done = run_on_path(spawn, *path[:at], SITE, *path[at:])
+    assert done.output.split()[:4] == ["a", "sitecustomize", "b", "sitecustomize"]
+    assert f"{path[-1]}/sitecustomize.py" in done.output.splitlines()[-1]
+    assert done.output.splitlines()[-1].startswith("True")
+
+
+def test_run_behind_a_runner_of_others(spawn: support.Spawner, tmp_path: Path) -> None:
+    """As `ddtrace-run python -m mx_emitter run -- python …`, where there is one of one's own."""
+    path = put_all(tmp_path, ("a", "own"))
+    done = spawn.python(
+        *("-m", "mx_emitter", "run", "--", sys.executable, "-c", "pass"),
+        env={"MX_METRICS_ENABLED": "1", "PYTHONPATH": os.pathsep.join(path)},
+    )
+    assert done.result() == 0, done.error_output
+    # Once in the Python that becomes the command, once in the command.
+    assert done.output.split("\n")[:4] == ["a sitecustomize", "own sitecustomize"] * 2
+
+
 def test_a_sitecustomize_that_runs_ours_in_turn(spawn: support.Spawner, tmp_path: Path) -> None:
     ours = os.path.join(SITE, "sitecustomize.py")
     theirs = put(tmp_path / "theirs", f"import runpy\nprint('theirs')\nrunpy.run_path({ours!r})\n")

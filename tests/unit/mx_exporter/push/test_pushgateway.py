@@ -215,6 +215,18 @@ def test_a_gateway_that_is_down(spawn: support.Spawner, tmp_path: Path) -> None:
     assert time.monotonic() - start < FEW_SECONDS
 
 
+def test_a_proxy_that_stands_between_is_named(spawn: support.Spawner, tmp_path: Path) -> None:
+    serving.attempts(tmp_path, 1)
+    to = ("--pushgateway", "gateway.invalid:9091")
+    port = support.free_port()
+    env = {"http_proxy": f"http://me:secret@127.0.0.1:{port}"}
+    said = push(spawn, tmp_path, *to, status=1, **env)
+    one_line(said, rf"by the proxy 127\.0\.0\.1:{port} \(http_proxy; NO_PROXY=gateway\.invalid ")
+    assert "secret" not in said
+    said = push(spawn, tmp_path, *to, status=1, **env, NO_PROXY="gateway.invalid")
+    assert "proxy" not in said
+
+
 def test_a_gateway_that_does_not_answer(spawn: support.Spawner, tmp_path: Path) -> None:
     serving.attempts(tmp_path, 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
