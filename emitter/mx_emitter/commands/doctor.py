@@ -110,6 +110,7 @@ def _examine_directory(settings: Settings, report: Report) -> None:
     _examine_space(path, report)
     try:
         report.facts["our_bytes"] = used = weigh(path)
+        of_client = sum(name.endswith(".db") for name in os.listdir(path))
     except OSError as error:
         report.obstacles.append(f"{path} cannot be listed: {error.strerror}")
         return
@@ -117,6 +118,11 @@ def _examine_directory(settings: Settings, report: Report) -> None:
         report.obstacles.append(
             f"{path} holds {used} bytes of events, and the limit is {settings.max_bytes}"
             " (MX_METRICS_MAX_BYTES): is an exporter running that makes room?"
+        )
+    if of_client:
+        report.remarks.append(
+            f"{path} has {of_client} .db {'files' if of_client > 1 else 'file'} of a client that"
+            " writes its own metrics: they are none of ours, and say that it was not routed then"
         )
     if not _has_flock(path):
         report.remarks.append(
@@ -204,11 +210,15 @@ def as_text(report: Report) -> str:
         "free space": _bytes(facts["free_bytes"]),
         "our files": f"{_bytes(facts['our_bytes'])} of at most {_bytes(facts['max_bytes'])}",
         "scheme": repr(facts["scheme"]),
-        "rank": f"{facts['rank']} (from {facts['rank_from']})",
+        "rank": "unknown"
+        if facts["rank"] is None
+        else f"{facts['rank']} (from {facts['rank_from']})",
         "client": f"modelexpress {facts['modelexpress'] or 'not installed'},"
         f" routed by {facts['routed_by'] or 'nothing'}",
-        "emitter": f"mx-metrics {facts['mx_metrics'] or 'not installed'},"
-        f" structlog {facts['structlog']}, orjson {facts['orjson']}",
+        "emitter": ", ".join(
+            f"{name} {facts[name.replace('-', '_')] or 'not installed'}"
+            for name in ("mx-metrics", "structlog", "orjson")
+        ),
     }
     lines = [f"{name:<11} {value}" for name, value in rows.items()]
     lines += [f"note: {remark}" for remark in report.remarks]

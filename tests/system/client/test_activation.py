@@ -159,25 +159,35 @@ def test_in_an_environment_without_us_the_client_alone_is_told(
 
 
 @pytest.mark.parametrize(
-    ("client", "environ", "obstacle", "remark"),
+    ("client", "environ", "obstacle"),
     [
-        ("0.7.0", {"VLLM_PLUGINS": "modelexpress"}, "add mx_metrics to it", ""),
-        ("0.7.0", {"VLLM_PLUGINS": "", "MX_METRICS_PORT": "9402"}, "binds port 9402", ""),
-        ("0.7.0", {}, "", "`python -m mx_emitter run"),
-        ("0.7.0", {"MX_METRICS_PORT": "9402"}, "", "it binds port 9402"),
-        ("0.7.0", {"MX_METRICS_PORT": "0"}, "", "`python -m mx_emitter run"),
-        ("9.9.9", {"MX_METRICS_PORT": "9402"}, "", "9.9.9 of modelexpress is unknown"),
-        (None, {"VLLM_PLUGINS": "x"}, "", ""),
+        ("0.7.0", {"VLLM_PLUGINS": "modelexpress"}, "add mx_metrics to it"),
+        ("0.7.0", {"VLLM_PLUGINS": "", "MX_METRICS_PORT": "9402"}, "binds port 9402"),
+        ("0.7.0", {}, "`python -m mx_emitter run"),
+        ("0.7.0", {"MX_METRICS_PORT": "9402"}, "it binds port 9402"),
+        ("0.7.0", {"MX_METRICS_PORT": "0"}, "`python -m mx_emitter run"),
+        ("9.9.9", {"MX_METRICS_PORT": "9402"}, "9.9.9 of modelexpress is unknown"),
+        ("9.9.9", {"VLLM_PLUGINS": "mx_metrics"}, "9.9.9 of modelexpress is unknown"),
+        (None, {"VLLM_PLUGINS": "x"}, ""),
+        (None, {}, ""),
     ],
 )
-def test_the_doctor_knows_who_routes_the_client(
-    client: str | None, environ: dict[str, str], obstacle: str, remark: str
+def test_a_client_that_nothing_routes_is_an_obstacle(
+    client: str | None, environ: dict[str, str], obstacle: str
 ) -> None:
     route = examine_route(client, True, environ)
-    for found, words in ((route.obstacles, obstacle), (route.remarks, remark)):
-        assert len(found) == bool(words)
-        assert words in "".join(found)
-    assert not {"0"} & set(" ".join(route.remarks).split())
+    assert len(route.obstacles) == bool(obstacle)
+    assert obstacle in "".join(route.obstacles)
+    assert route.remarks == []
+    assert not {"0"} & set(" ".join(route.obstacles).split())
+
+
+def test_a_list_of_plugins_that_names_us_is_no_obstacle() -> None:
+    """Also where this Python, which may be another than the engine's, has no vllm."""
+    route = examine_route("0.7.0", True, {"VLLM_PLUGINS": f"modelexpress, {PLUGIN}"})
+    assert (route.by, route.obstacles) == ("vLLM's plug-ins", [])
+    (remark,) = route.remarks
+    assert "this Python has no vllm" in remark
 
 
 def test_the_doctor_knows_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,20 @@ def test_the_doctor_reports_bad_values(tmp_path: Path) -> None:
     assert "MX_METRICS_SEGMENT_BYTES" in report.remarks[0]
 
 
+def test_files_of_the_clients_own_metrics_are_remarked_on(tmp_path: Path) -> None:
+    (tmp_path / "counter_7.db").touch()
+    (remark,) = [each for each in _examine(tmp_path).remarks if ".db" in each]
+    assert remark.startswith(f"{tmp_path} has 1 .db file of a client")
+    (tmp_path / "histogram_7.db").touch()
+    assert any("has 2 .db files of" in each for each in _examine(tmp_path).remarks)
+
+
+def test_a_rank_that_nothing_tells_is_unknown(tmp_path: Path) -> None:
+    text = as_text(_examine(tmp_path))
+    assert "rank        unknown\n" in text
+    assert "None (" not in text
+
+
 def test_the_command(program: Program, spawn: support.Spawner) -> None:
     env = {"MX_METRICS_ENABLED": "1", "MX_METRICS_DIR": str(program.directory), "RANK": "3"}
     good = spawn.python("-m", "mx_emitter", env=env)
