@@ -401,7 +401,8 @@ EMITTER = [
     [
         "`MX_METRICS_MAX_BYTES`",
         str(files.DEFAULT_MAX_BYTES),
-        "Bound on our files in the directory, all processes together. At the bound events are "
+        "Bound on our files in the directory, all processes together; half of the volume if that "
+        "is less. At the bound events are "
         "dropped and counted.",
     ],
     [

@@ -101,7 +101,7 @@ HEADERS = frozenset({"process_started", "segment_continued"})
 
 #: Why the emitter could not log an event (``reason`` of ``events_dropped``).
 DROP_REASONS = {
-    "limit": "the directory holds `MX_METRICS_MAX_BYTES` of our files",
+    "limit": "the directory holds `MX_METRICS_MAX_BYTES` of our files, or half of its volume",
     "no_space": "the file system is full, or a quota is used up",
     "unavailable": "no segment could be opened: directory read-only or not ours, no descriptor",
     "io_error": "a write failed for another reason",

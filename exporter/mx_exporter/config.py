@@ -159,7 +159,8 @@ class Settings:
         default=DEFAULT_MAX_BYTES,
         metadata=_option(
             parse_at_least_one,
-            "Bound on the size of all our files in the directory; the same as the emitters' bound.",
+            "Bound on the size of all our files in the directory, or half of the volume if that is "
+            "less; the same as the emitters' bound.",
             "33554432 (32 MiB)",
             variable="MX_METRICS_MAX_BYTES",
             metavar="BYTES",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mx_log.locks import open_directory
 from mx_log.variables import doubts
+from mx_log.volume import limit_on
 
 from ..context.rank import find_rank
 from ..log.directory import weigh
@@ -114,9 +115,10 @@ def _examine_directory(settings: Settings, report: Report) -> None:
     except OSError as error:
         report.obstacles.append(f"{path} cannot be listed: {error.strerror}")
         return
-    if used >= settings.max_bytes:
+    most = report.facts["max_bytes"]
+    if used >= most:
         report.obstacles.append(
-            f"{path} holds {used} bytes of events, and the limit is {settings.max_bytes}"
+            f"{path} holds {used} bytes of events, and the limit is {most}"
             " (MX_METRICS_MAX_BYTES): is an exporter running that makes room?"
         )
     if of_client:
@@ -150,14 +152,21 @@ def _examine_space(path: str, report: Report) -> None:
     with contextlib.suppress(OSError):
         space = os.statvfs(path)
         report.facts["free_bytes"] = free = space.f_bavail * space.f_frsize
+        wanted = report.facts["max_bytes"]
+        report.facts["max_bytes"] = most = limit_on(path, wanted)
+        if most < wanted:
+            report.remarks.append(
+                f"the limit of {wanted} bytes (MX_METRICS_MAX_BYTES) is more than half of the file"
+                f" system of {path}: {most} holds instead"
+            )
         if space.f_flag & os.ST_RDONLY:
             report.obstacles.append(f"{path} is mounted read-only")
         elif free < _LEAST_SPACE:
             report.obstacles.append(f"the file system of {path} has {free} bytes left")
-        elif free < report.facts["max_bytes"]:
+        elif free < most:
             report.remarks.append(
                 f"the file system of {path} has {free} bytes left, less than the limit of"
-                f" {report.facts['max_bytes']} (MX_METRICS_MAX_BYTES)"
+                f" {most} (MX_METRICS_MAX_BYTES)"
             )
 
 

@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 from mx_log.files import SegmentName
 from mx_log.schema import DROP_REASONS, FORMAT, MAX_LINE_BYTES, VERSION
 from mx_log.values import well_formed
+from mx_log.volume import limit_on
 
 from ..context.client_release import client_version
 from ..context.rank import find_rank, from_torch
-from ..settings import Settings
+from ..settings import SEGMENTS_PER_LIMIT, Settings
 from . import warn_once
 from .directory import opened, weigh
 from .encode import encode
@@ -34,6 +35,17 @@ _Returned = TypeVar("_Returned")
 
 #: Seconds between two looks at a full directory, and between two tries to open a segment.
 RETRY_SECONDS = 1.0
+
+#: Past the limit there is room, for this part of it, for new writers that have nothing but drops to
+#: tell of.
+LAST_WORDS_PER_LIMIT = 32
+
+#: In a full directory drops are told of each time they are more by a quarter: a rank that ends
+#: there leaves few untold, and 70 lines tell of a million.
+UNTOLD_PART = 4
+
+#: Bytes that these lines may fill of their segment.
+TELLING_BYTES = 16 * 1024
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SECOND = 1_000_000_000
@@ -72,7 +84,9 @@ class Stream:
         "_said_rank",
         "_second",
         "_segment",
+        "_segment_bytes",
         "_size",
+        "_told",
         "_unclean",
         "_unsettled",
         "_who",
@@ -101,7 +115,8 @@ class Stream:
 
         self._next_seq = 0
         self._free: list[int] = []  # numbers of events whose write failed: they go first
-        self._dropped: dict[str, int] = {}
+        self._dropped: dict[str, int] = {}  # by reason: those that the log does not tell of yet
+        self._told: dict[str, int] = {}  # those that it does
         self._pending: list[tuple[bytes, bytes, bytes]] = []
         self._complaints: list[tuple[str, str]] = []
         self._noted: set[str] = set()
@@ -112,6 +127,7 @@ class Stream:
         self._who: dict[str, Any] | None = None
         self._fd = -1
         self._size = 0
+        self._segment_bytes = settings.segment_bytes  # less on a small volume
         self._limit = -1  # a line may be written while the size stays within; -1: look first
         self._unclean: int | None = None  # seq of a write that is not known to be complete
         self._unsettled = False  # there is something for _settle
@@ -390,13 +406,12 @@ class Stream:
             self._open_segment(need)
             if self._full or self._fd < 0:
                 self._blocked = "limit"
-                self._detail = f"{self.settings.max_bytes} bytes"
         except OSError as error:
             self._blocked = self._reason(error, "unavailable")
             if self._fd >= 0 and not self._full:
                 # Better a segment that is too long than lost events, within reason.
                 self._overdue = True
-                self._limit = 2 * self.settings.segment_bytes
+                self._limit = 2 * self._segment_bytes
                 if self._size + need <= self._limit:
                     self._note(self._blocked, "a segment could not be followed by another")
                     self._blocked = None
@@ -411,11 +426,21 @@ class Stream:
         return self._blocked
 
     def _open_segment(self, need: int) -> None:
-        """Go on in a new segment, or in the present one when only room was missing."""
+        """Go on in a new segment, or in the present one when only room was missing.
+
+        In a full directory the new one is for `_tell` alone.
+        """
         with opened(self.settings) as folder:
-            full = weigh(folder) >= self.settings.max_bytes
-            if full and (self._full or self._segment is None):
-                return
+            most = limit_on(folder, self.settings.max_bytes)
+            largest = max(1, most // SEGMENTS_PER_LIMIT)
+            self._segment_bytes = min(self.settings.segment_bytes, largest)
+            size = weigh(folder)
+            full = size >= most
+            if full:
+                self._detail = f"{most} bytes"
+                crowded = size >= most + most // LAST_WORDS_PER_LIMIT
+                if self._full or (self._segment is None and crowded):
+                    return
             if full or not self._full:
                 segment = self._new_segment(folder)
                 # The new one is held before the old one is let go: a living process holds a lock
@@ -426,7 +451,7 @@ class Stream:
                     old.close()
             self._full = full
             self._overdue = False
-            self._limit = max(self.settings.segment_bytes, self._size + need + _SLACK)
+            self._limit = max(self._segment_bytes, self._size + need + _SLACK)
 
     def _new_segment(self, folder: int) -> Segment:
         n = self._next_segment
@@ -497,17 +522,35 @@ class Stream:
             if reason is not None:
                 self._count_drop(reason)
         for reason in list(self._dropped):
-            count = self._dropped[reason]
-            self._dropped[reason] = 0
-            written = False
-            try:
-                own = encode({"reason": reason, "count": count})[1:-2]
-                written = not count or self._put(b'"events_dropped"', own, b"warning") is None
-            finally:
-                if not written:
-                    self._dropped[reason] += count
-                    self._unsettled = True
+            self._tell(reason)
         return True
+
+    def _tell(self, reason: str) -> None:
+        """Log how many events were dropped, if there is room.
+
+        In a full directory it goes where events may not: to what is left of the segment.
+        """
+        count = self._dropped[reason]
+        if not count:
+            return
+        if self._full and count * UNTOLD_PART <= self._told.get(reason, 0):
+            self._unsettled = True
+            return
+        self._dropped[reason] = 0
+        written = False
+        try:
+            own = encode({"reason": reason, "count": count})[1:-2]
+            if self._full:
+                self._limit = min(self._segment_bytes, TELLING_BYTES)
+            written = self._put(b'"events_dropped"', own, b"warning") is None
+        finally:
+            if self._full:
+                self._limit = -1
+            if written:
+                self._told[reason] = self._told.get(reason, 0) + count
+            else:
+                self._dropped[reason] += count
+                self._unsettled = True
 
 
 def _who_we_are(settings: Settings) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import logging
 import sys
 import time
 
+from mx_log.volume import limit_on
+
 from ..config import Settings
 from ..core.catalog import Catalog
 from ..errors import UsageError
@@ -43,6 +45,9 @@ class Maintenance:
         #: Whether segments were last offered for shipping, and the follower's changes at that time.
         self._offered: tuple[bool, int] | None = None
         self._saved_at = time.monotonic()
+        #: Bytes that our files may take: writers with the same `MX_METRICS_MAX_BYTES` drop events
+        #: past it.
+        self.limit_bytes = settings.max_bytes
         self._logged = ("waiting", "")
 
     @property
@@ -63,6 +68,7 @@ class Maintenance:
         """
         if self._settings.directory.objection() is not None:
             return
+        self._look_at_volume()
         self.ownership.claim()
         found = (self.ownership.state, self.ownership.reason)
         if found != self._logged:
@@ -99,6 +105,20 @@ class Maintenance:
             if self.ownership.owns(follower.identity):
                 self._save_positions(follower)
         self.ownership.release()
+
+    def _look_at_volume(self) -> None:
+        path, wanted = self.ownership.directory, self._settings.max_bytes
+        limit = limit_on(path, wanted)
+        if limit != self.limit_bytes and limit < wanted:
+            _log.warning(
+                "the volume of %s is small for MX_METRICS_MAX_BYTES, %d: our files take half of "
+                "the volume at most, %d bytes; make it larger, or set a lower limit for engine and "
+                "exporter",
+                path,
+                wanted,
+                limit,
+            )
+        self.limit_bytes = limit
 
     def _released(self, segment: Segment) -> bool:
         return self.shipper is None or self.shipper.released(segment)

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 
 from mx_log.files import SegmentName
+from mx_log.volume import limit_on
 
 from .follower import Follower
 from .segments import Segment
@@ -28,8 +29,8 @@ STEP_BYTES = 4 * 1024 * 1024
 class Retention:
     """The bounds of one directory.
 
-    :param retain_bytes: finished segments may take this much; at most half of ``max_bytes``.
-    :param max_bytes: limit at which the writers stop.
+    :param retain_bytes: finished segments may take this much; at most half of the limit.
+    :param max_bytes: limit at which the writers stop, on a volume that is not too small for it.
     :param min_age: seconds, see `MIN_AGE`.
     :param max_segments: see `MAX_SEGMENTS`.
     :param clock: seconds since the epoch.
@@ -44,8 +45,8 @@ class Retention:
         max_segments: int,
         clock: Callable[[], float],
     ) -> None:
-        self._retain = min(retain_bytes, max_bytes // 2)
-        self._crowded = (self._retain + max_bytes) // 2
+        self._retain_bytes = retain_bytes
+        self._max_bytes = max_bytes
         self._min_age = min_age
         self._max_segments = max_segments
         self._clock = clock
@@ -64,7 +65,10 @@ class Retention:
         :param dir_fd: the directory that the follower reads.
         :param released: whether a segment was shipped.
         """
-        if follower.directory_bytes <= self._crowded:
+        limit = limit_on(dir_fd, self._max_bytes)
+        retain = min(self._retain_bytes, limit // 2)
+        above = (retain + limit) // 2
+        if follower.directory_bytes <= above:
             self._crowded_since = None
         elif self._crowded_since is None:
             self._crowded_since = self._clock()
@@ -72,12 +76,12 @@ class Retention:
         youngest = now - self._min_age
         oldest = self._oldest(follower, now)
         size, count = follower.finished_bytes, follower.finished
-        if size <= self._retain and count <= self._max_segments:
+        if size <= retain and count <= self._max_segments:
             return []
         if oldest > youngest and self._crowded_since is None:
             return []
         # A quarter below the bounds, so that not every new segment costs a compaction.
-        enough_bytes, enough_segments = self._retain * 3 // 4, self._max_segments * 3 // 4
+        enough_bytes, enough_segments = retain * 3 // 4, self._max_segments * 3 // 4
         overdue = self._crowded_since is not None and now >= self._crowded_since + GRACE_SECONDS
         chosen: list[Segment] = []
         taken = 0
@@ -93,7 +97,7 @@ class Retention:
             proc = segment.name.proc
             if not segment.done or _is_missed(dir_fd, segment.name, last.get(proc, -1)):
                 held.add(proc)
-            crowded = follower.directory_bytes - taken > self._crowded
+            crowded = follower.directory_bytes - taken > above
             young = self._finished.get(str(segment.name), now) > youngest and not crowded
             waited_for = not released(segment) and not (crowded and overdue)
             if proc in held or young or waited_for:

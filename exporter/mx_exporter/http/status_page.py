@@ -40,8 +40,13 @@ class Seen(NamedTuple):
     unread_bytes: int
     last_event: str
     drain_seconds: float
+    #: What our files take, and may take.
+    our_bytes: int
+    limit_bytes: int
     #: Why the snapshot cannot be used; empty when it can, or there is none.
     snapshot_trouble: str
+    #: Why the directory cannot be compacted; empty when it can.
+    retention_trouble: str
     #: What this exporter is to the directory, and why: see `directory.maintenance`.
     role: str
 
@@ -80,6 +85,8 @@ def render(diagnosis: Diagnosis, seen: Seen | None) -> bytes:
             body += _nothing(diagnosis)
         if seen.snapshot_trouble:
             body += _short(seen.snapshot_trouble)
+        if seen.retention_trouble:
+            body += _stuck(seen)
         body += _numbers(seen)
     page = [
         "<!DOCTYPE html>",
@@ -115,12 +122,22 @@ def _short(trouble: str) -> Iterable[str]:
     )
 
 
+def _stuck(seen: Seen) -> Iterable[str]:
+    yield "<h2>The directory cannot be compacted</h2>"
+    yield (
+        f"<p>{escape(seen.retention_trouble)}. When our files take {seen.limit_bytes} bytes, ranks "
+        "drop events. A snapshot is written whole before segments are removed: the volume needs "
+        "room for MX_METRICS_MAX_BYTES and as much again.</p>"
+    )
+
+
 def _numbers(seen: Seen) -> Iterable[str]:
     yield from _table(
         "Read so far",
         [
             ("segments", f"{seen.segments}"),
             ("writers", f"{seen.writers_alive} alive, {seen.writers_gone} gone"),
+            ("size of our files", f"{seen.our_bytes} bytes, of {seen.limit_bytes} at most"),
             ("last event", seen.last_event or "-"),
             ("bytes not yet read", f"{seen.unread_bytes}"),
             ("last drain", f"{seen.drain_seconds:.3f} s"),

@@ -99,11 +99,7 @@ class Pipeline:
             folded = text.render(self._folded(), openmetrics=openmetrics)
             self._rendered[openmetrics] = (self._follower.changes, folded)
         reading = self_metrics.Reading(
-            self._follower,
-            self._maintenance,
-            self._settings.max_bytes,
-            self._drain_seconds,
-            self._diagnosis.state,
+            self._follower, self._maintenance, self._drain_seconds, self._diagnosis.state
         )
         about = [
             *self_metrics.own_families(reading),
@@ -129,7 +125,10 @@ class Pipeline:
             unread_bytes=follower.bytes_unread,
             last_event=state.last_event,
             drain_seconds=self._drain_seconds,
+            our_bytes=follower.directory_bytes,
+            limit_bytes=self._maintenance.limit_bytes,
             snapshot_trouble=follower.snapshot_trouble,
+            retention_trouble=self._maintenance.compactor.trouble,
             role=self._maintenance.role,
         )
         return status_page.render(self._diagnosis, seen)

@@ -23,14 +23,12 @@ from ..exposition.samples import FamilySamples, Point
 class Reading:
     """What the own families are read from.
 
-    :ivar limit_bytes: the exporter's own `MX_METRICS_MAX_BYTES`.
     :ivar drain_seconds: duration of the latest drain.
     :ivar directory_state: a key of `diagnosis.STATES`.
     """
 
     follower: Follower
     maintenance: Maintenance
-    limit_bytes: int
     drain_seconds: float
     directory_state: str
 
@@ -81,9 +79,9 @@ ROWS: tuple[Row[Reading], ...] = (
     Row(
         "mx_exporter_directory_limit_bytes",
         "gauge",
-        "`MX_METRICS_MAX_BYTES` as the exporter has it; writers that have the same drop events "
-        "when our files take so much.",
-        lambda reading: reading.limit_bytes,
+        "`MX_METRICS_MAX_BYTES` as the exporter has it, or half of the volume if that is less; "
+        "writers that have the same drop events when our files take so much.",
+        lambda reading: reading.maintenance.limit_bytes,
     ),
     Row(
         "mx_exporter_writers",

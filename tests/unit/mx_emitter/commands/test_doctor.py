@@ -61,6 +61,13 @@ def test_the_doctor_reports_obstacles(tmp_path: Path) -> None:
         assert f"OBSTACLE: {report.obstacles[0]}" in as_text(report)
 
 
+def test_the_doctor_reports_a_limit_that_its_volume_is_small_for(small_disk: Path) -> None:
+    report = _examine(small_disk)
+    assert report.healthy
+    assert report.facts["max_bytes"] == 128 * 1024
+    assert [remark for remark in report.remarks if "131072 holds instead" in remark]
+
+
 def test_the_doctor_reports_bad_values(tmp_path: Path) -> None:
     report = _examine(tmp_path, MX_METRICS_SEGMENT_BYTES="much")
     assert report.healthy

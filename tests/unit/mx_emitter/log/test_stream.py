@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import signal
 import stat
 import time
 from pathlib import Path
@@ -213,8 +214,8 @@ def _fill(directory: Path, size: int) -> Path:
     return path
 
 
-def test_a_full_directory_gets_no_new_writer(log: Log, caplog: Any) -> None:
-    ballast = _fill(log.directory, 32 << 20)
+def test_a_directory_past_its_limit_gets_no_new_writer(log: Log, caplog: Any) -> None:
+    ballast = _fill(log.directory, 33 << 20)
     assert enable_metrics() is True
     for _ in range(7):
         metrics.record_nixl_receive("empty")
@@ -254,8 +255,10 @@ def test_at_the_limit_the_full_segment_is_let_go_and_drops_are_counted(
     *finished, newest = log.segments()
     assert all(map(_granted, finished))
     assert not _granted(newest)
-    assert len(newest.read_bytes().splitlines()) == 1
-    assert 16000 <= sum(path.stat().st_size for path in log.segments()) <= 16000 + 2000 + 600
+    # Nothing but drops goes there, and no more than a segment holds.
+    names = [json.loads(line)["event"] for line in newest.read_bytes().splitlines()]
+    assert names == ["segment_continued", *["events_dropped"] * (len(names) - 1)]
+    assert 16000 <= sum(path.stat().st_size for path in log.segments()) <= 16000 + 2 * 2000
 
     kept = len(log.events("source_attempted"))
     seen = log.lines()
@@ -264,13 +267,60 @@ def test_at_the_limit_the_full_segment_is_let_go_and_drops_are_counted(
 
     def logged() -> bool:
         record()
-        return len(log.segments()[-1].read_bytes().splitlines()) > 1
+        return bool(log.events("source_attempted"))
 
     support.wait_until(logged)
     assert log.segments()[0] == newest
     assert kept + len(log.events("source_attempted")) + log.dropped()["limit"] == recorded
-    used = [line["seq"] for line in [*seen, *log.lines()[1:]]]  # the newest's header is in both
-    assert used == list(range(len(used)))
+    used = {line["seq"] for line in [*seen, *log.lines()]}  # the newest's first are in both
+    assert used == set(range(len(used)))
+
+
+#: Drops events, and dies at once.
+DROPPING = """
+import os, signal, sys
+from mx_emitter import metrics
+for n in range(int(sys.argv[1])): metrics.record_nixl_receive("empty")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("dropped", [1, 7, 5000])
+def test_a_rank_that_ends_in_a_full_directory_has_told_of_its_drops(
+    dropped: int, program: Program
+) -> None:
+    _fill(program.directory, 1 << 20)
+    process = program.start(DROPPING, str(dropped), MX_METRICS_MAX_BYTES=str(1 << 20))
+    assert process.result() == -signal.SIGKILL
+    (program.directory / "events-aaaaaaaaaaaa-0.jsonl").unlink()
+    assert dropped * 0.8 <= program.log.dropped()["limit"] <= dropped
+    assert len(program.log.events()) < 50
+    program.log.check_books()
+
+
+def test_the_drops_of_a_rank_that_was_there_before_are_told_too(program: Program) -> None:
+    process = program.start(DROPPING, "5000", MX_METRICS_MAX_BYTES="160000")
+    assert process.result() == -signal.SIGKILL
+    logged, dropped = len(program.log.events("nixl_received")), program.log.dropped()["limit"]
+    assert logged > 500
+    assert (5000 - logged) * 0.8 <= dropped <= 5000 - logged
+    program.log.check_books()
+
+
+def test_on_a_small_volume_our_files_take_half(program: Program, small_disk: Path) -> None:
+    """So what comes on top has room, and nobody meets a full disk."""
+    code = """
+from mx_emitter import metrics
+for n in range(5000): metrics.record_nixl_receive("empty")
+"""
+    process = program.run(code, MX_METRICS_DIR=str(small_disk / "log"))
+    log = Log(small_disk / "log")
+    sizes = [path.stat().st_size for path in log.segments()]
+    half = 128 * 1024
+    assert half <= sum(sizes) <= half + 2 * half // 8
+    assert max(sizes) <= half // 8
+    assert set(log.dropped()) == {"limit"}
+    assert "131072 bytes" in process.error_output
 
 
 def test_a_full_directory_is_looked_at_at_most_once_a_second(program: Program) -> None:

@@ -177,7 +177,7 @@ def test_a_label_that_grows_without_end_is_warned_of(
 @pytest.mark.parametrize("state", STATES)
 def test_any_path_can_be_shown(state: str) -> None:
     path = os.fsdecode(b"/a\xff<script>\n")
-    for seen in (None, status_page.Seen(*[0] * 12, "", 0.0, "<b>", "owner")):
+    for seen in (None, status_page.Seen(*[0] * 12, "", 0.0, 0, 0, "<b>", "<i>", "owner")):
         shown = Reader(status_page.render(Diagnosis(path, state), seen).decode())
         assert "script" not in shown.tags
         assert "/a?<script>" in shown.text
