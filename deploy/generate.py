@@ -2,12 +2,15 @@
 
 The dashboard follows from the table of panels.py, the PrometheusRule from prometheus/, the
 Helm snippet from the component's parts, and each example's ``built.yaml`` from its kustomization
-(where there is kubectl). With ``--check`` it writes nothing and fails, naming the stale files.
+(where there is kubectl). Runbooks are addresses below the project's ``Documentation``, or below
+``--docs-url``. With ``--check`` it writes nothing and fails, naming the stale files.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -58,7 +61,7 @@ def window(*choices: str, first: str) -> dict[str, Any]:
 
 def drawn(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
     """A panel as Grafana has it."""
-    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0}
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, "noValue": panel.empty}
     options: dict[str, Any] = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "none"}
     if panel.kind == "timeseries":
         defaults["custom"] = {
@@ -70,11 +73,13 @@ def drawn(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
             "legend": {"displayMode": "list", "placement": "bottom"},
             "tooltip": {"mode": "multi", "sort": "desc"},
         }
+    elif panel.kind == "bargauge":
+        options |= {"orientation": "horizontal", "displayMode": "basic"}
     return {
         "id": number,
         "type": panel.kind,
         "title": panel.title,
-        "description": panel.description,
+        "description": panel.text,
         "datasource": DATASOURCE,
         "gridPos": {"h": 8, "w": panel.width, "x": x, "y": y},
         "fieldConfig": {"defaults": defaults, "overrides": []},
@@ -84,6 +89,10 @@ def drawn(panel: Panel, number: int, x: int, y: int) -> dict[str, Any]:
                 "datasource": DATASOURCE,
                 "expr": query.expr,
                 "legendFormat": query.legend,
+                # One moment's values, or a curve; beside a curve of buckets the loads themselves.
+                "instant": panel.kind != "timeseries",
+                "range": panel.kind == "timeseries",
+                "exemplar": panel.kind == "timeseries" and "_bucket{" in query.expr,
             }
             for n, query in enumerate(panel.queries)
         ],
@@ -133,6 +142,8 @@ def dashboard() -> str:
                     "current": {},
                 },
                 variable("namespace", "mx_exporter_build_info"),
+                variable("node", "mx_exporter_build_info"),
+                variable("pod", "mx_exporter_build_info"),
                 variable("scheme", "mx_build_info"),
                 variable("engine", "mx_loads_in_progress"),
                 variable("model", "mx_loads_in_progress"),
@@ -146,7 +157,10 @@ def dashboard() -> str:
 
 
 # --------------------------------------------------------------------------------------
-# Manifests
+# Rules and manifests
+
+ALERTS = HERE / "prometheus/alerts.rules.yaml"
+RECORDING = HERE / "prometheus/recording.rules.yaml"
 
 
 class _Literal(yaml.SafeDumper):
@@ -165,13 +179,22 @@ def dump(value: Any) -> str:
     return yaml.dump(value, Dumper=_Literal, sort_keys=False, width=100)
 
 
-def prometheus_rule() -> str:
+def published() -> str:
+    """Where the pages of docs/ are published."""
+    text = (HERE.parent / "pyproject.toml").read_text()
+    (found,) = re.findall(r'^Documentation = "(.+)"$', text, re.MULTILINE)
+    return str(found)
+
+
+def alerts(docs_url: str) -> str:
+    """The alerts, each with the address of its paragraph."""
+    return re.sub(r"(?<=runbook_url: )\S*(?=alerts\.md#)", lambda _: docs_url, ALERTS.read_text())
+
+
+def prometheus_rule(docs_url: str) -> str:
     """The rules of prometheus/ for the Prometheus operator."""
-    groups = [
-        group
-        for path in sorted(HERE.glob("prometheus/*.rules.yaml"))
-        for group in yaml.safe_load(path.read_text())["groups"]
-    ]
+    texts = (alerts(docs_url), RECORDING.read_text())
+    groups = [group for text in texts for group in yaml.safe_load(text)["groups"]]
     return f"{NOTE}\n" + dump(
         {
             "apiVersion": "monitoring.coreos.com/v1",
@@ -215,9 +238,10 @@ def built(kubectl: str, example: Path) -> str:
 # --------------------------------------------------------------------------------------
 
 
-def files() -> Iterator[tuple[Path, str]]:
+def files(docs_url: str) -> Iterator[tuple[Path, str]]:
     yield HERE / "grafana/loads.json", dashboard()
-    yield HERE / "kubernetes/monitoring/prometheusrule.yaml", prometheus_rule()
+    yield ALERTS, alerts(docs_url)
+    yield HERE / "kubernetes/monitoring/prometheusrule.yaml", prometheus_rule(docs_url)
     yield HERE / "kubernetes/helm/values.yaml", helm_values()
     tools = HERE.parent / ".venv/tools/usr/bin"
     kubectl = shutil.which("kubectl") or shutil.which("kubectl", path=str(tools))
@@ -230,9 +254,12 @@ def files() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> int:
-    check = sys.argv[1:] == ["--check"]
-    stale = []
-    for path, text in files():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where it would")
+    parser.add_argument("--docs-url", default=published(), help="where docs/ is published")
+    options = parser.parse_args()
+    check, stale = options.check, []
+    for path, text in files(options.docs_url.rstrip("/") + "/"):
         if not path.exists() or path.read_text() != text:
             stale.append(str(path.relative_to(HERE)))
             if not check:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 #: Matchers of the dashboard's variables. A label that a set-up does not have, such as a
 #: namespace outside of Kubernetes, is matched by "All".
-OWN = 'namespace=~"$namespace"'
+OWN = 'namespace=~"$namespace", node=~"$node", pod=~"$pod"'
 SCHEME = f'{OWN}, scheme=~"$scheme"'
 LOADS = f'{SCHEME}, engine=~"$engine", model=~"$model"'
 
@@ -21,8 +21,22 @@ def grown(series: str) -> str:
     return f"(({series} - {series} offset $window) >= 0 or {series})"
 
 
+#: What tells pods apart; outside of Kubernetes the instance alone does.
+POD = "namespace, pod, node, instance"
+
+
+def succeeded(part: str) -> str:
+    """``sum`` or ``count`` of the loads that succeeded."""
+    return f'mx_load_seconds_{part}{{{LOADS}, outcome="success"}}'
+
+
 def quantile(q: float, by: str, bucket: str) -> str:
     return f"histogram_quantile({q}, sum by (le, {by}) ({grown(bucket)}))"
+
+
+def named(series: str) -> str:
+    """Loads that are between two phases have an empty one, which no legend shows."""
+    return f'label_replace({series}, "phase", "between", "phase", "")'
 
 
 class Query(NamedTuple):
@@ -30,8 +44,16 @@ class Query(NamedTuple):
     legend: str
 
 
+#: What each panel with a quantile says.
+ESTIMATED = (
+    "A quantile is an estimate: the histogram knows how many loads each bucket holds, and a value "
+    "is taken to lie evenly within its bucket. The log has each duration as it was."
+)
+
+
 class Panel(NamedTuple):
-    """A panel. ``width`` is of 24."""
+    """A panel. ``width`` is of 24. The description ends with what an empty one means, which is
+    also shown in the place of values."""
 
     title: str
     description: str
@@ -40,6 +62,16 @@ class Panel(NamedTuple):
     unit: str = "short"
     kind: str = "timeseries"
     stacked: bool = False
+
+    @property
+    def empty(self) -> str:
+        reason = self.description.partition("Empty: ")[2].removesuffix(".")
+        return reason[0].upper() + reason[1:]
+
+    @property
+    def text(self) -> str:
+        estimated = any("histogram_quantile" in query.expr for query in self.queries)
+        return f"{self.description} {ESTIMATED}" if estimated else self.description
 
 
 class Row(NamedTuple):
@@ -86,10 +118,11 @@ ROWS = [
                 [Query(f"sum by (state) (mx_exporter_writers{{{OWN}}})", "{{state}}")],
             ),
             Panel(
-                "Events that are in no other panel",
+                "Events not counted, last $window",
                 "Lost (they have a number and no line), rejected (a line that is no event), "
                 "refused (an impossible value) and dropped by a rank. Anything but zero: the "
-                "other panels show too little. Empty: nothing is scraped.",
+                "other panels show too little. Lost ones are all that are missing now. Empty: "
+                "nothing is scraped.",
                 4,
                 [
                     Query(f"sum(mx_exporter_events_lost{{{OWN}}})", "lost"),
@@ -140,7 +173,7 @@ ROWS = [
         "How long do loads take?",
         [
             Panel(
-                "Load time, successes",
+                "Load time, successes, last $window",
                 "From the engine's call to the loaded model, as its user waits for it; loads that "
                 "ended within the window. Failed ones are left out: they end early and would look "
                 "fast. Empty: no load has succeeded in the window.",
@@ -155,7 +188,23 @@ ROWS = [
                 unit="s",
             ),
             Panel(
-                "Share of each phase",
+                "Slowest pods, last $window",
+                "Mean time of the loads that succeeded, of the ten pods that took longest, with "
+                "their nodes. One node that comes several times: look at the node. Exact, since "
+                "it is made of sums. Empty: no load has succeeded in the window.",
+                8,
+                [
+                    Query(
+                        f"topk(10, sum by ({POD}) ({grown(succeeded('sum'))}) / "
+                        f"(sum by ({POD}) ({grown(succeeded('count'))}) > 0))",
+                        "{{pod}} {{node}} {{instance}}",
+                    )
+                ],
+                unit="s",
+                kind="bargauge",
+            ),
+            Panel(
+                "Share of each phase, last $window",
                 "Of the load time of the window. Phases are disjoint: the widest band is where to "
                 "look first. Empty: no load phase has ended in the window.",
                 8,
@@ -171,9 +220,9 @@ ROWS = [
                 stacked=True,
             ),
             Panel(
-                "Loads ended",
+                "Loads ended, last $window",
                 "Within the window, by outcome. Empty: no load has ended since the pods started.",
-                4,
+                12,
                 [
                     Query(
                         f"sum by (outcome) ({grown(f'mx_load_seconds_count{{{LOADS}}}')})",
@@ -184,11 +233,16 @@ ROWS = [
             ),
             Panel(
                 "Loads in progress",
-                "Loads that have started and not ended, by phase; between phases the phase is "
-                "empty. One that stays is a load that hangs. Empty: no load was started since the "
+                "Loads that have started and not ended, by phase, or between two phases. One that "
+                "stays is a load that hangs. Empty: no load was started since the "
                 "pods did.",
-                4,
-                [Query(f"sum by (phase) (mx_loads_in_progress{{{LOADS}}})", "{{phase}}")],
+                12,
+                [
+                    Query(
+                        f"sum by (phase) ({named(f'mx_loads_in_progress{{{LOADS}}}')})",
+                        "{{phase}}",
+                    )
+                ],
                 stacked=True,
             ),
         ],
@@ -197,7 +251,7 @@ ROWS = [
         "Where does the time go?",
         [
             Panel(
-                "Source attempt, p95 by phase",
+                "Source attempt, p95 by phase, last $window",
                 "Phases of one attempt at a source. receive moves the weights; a slow register or "
                 "handshake is the fabric's set-up. Empty: no load came from a peer.",
                 8,
@@ -209,7 +263,7 @@ ROWS = [
                 unit="s",
             ),
             Panel(
-                "Transfer time, p95 by outcome",
+                "Transfer time, p95 by outcome, last $window",
                 "A whole attempt without its metadata lookup. retry and fallback show what "
                 "failures cost. Empty: no load came from a peer.",
                 6,
@@ -217,7 +271,7 @@ ROWS = [
                 unit="s",
             ),
             Panel(
-                "Artifact steps, p95",
+                "Artifact steps, p95, last $window",
                 "Installing compile caches: validate grows with the number of files, extract with "
                 "bytes. Empty: no artifacts are installed.",
                 5,
@@ -225,7 +279,7 @@ ROWS = [
                 unit="s",
             ),
             Panel(
-                "Artifact bytes",
+                "Artifact bytes, last $window",
                 "Compile cache archives extracted within the window, by kind. Empty: no artifacts "
                 "are installed.",
                 5,
@@ -245,7 +299,7 @@ ROWS = [
         "Does the selection of peers work?",
         [
             Panel(
-                "Candidates",
+                "Candidates, last $window",
                 "Mean number of candidates at each stage of the selection. listed at zero: nobody "
                 "has published; listed above and the rest at zero: all were filtered out. Empty: "
                 "no rank has looked for a peer.",
@@ -259,7 +313,7 @@ ROWS = [
                 ],
             ),
             Panel(
-                "Attempts",
+                "Attempts, last $window",
                 "Attempts at a source within the window, by how they ended: transfer_retry went "
                 "on to the next source, transfer_fallback gave up on peers. Empty: no rank has "
                 "looked for a peer.",
@@ -273,7 +327,7 @@ ROWS = [
                 stacked=True,
             ),
             Panel(
-                "Listings",
+                "Listings, last $window",
                 "Listings of sources within the window. empty is normal for the first pod of a "
                 "deployment; error is the backend's failure. Empty: no rank has looked for a peer.",
                 6,
@@ -297,7 +351,7 @@ ROWS = [
                 unit="percentunit",
             ),
             Panel(
-                "Selections",
+                "Selections, last $window",
                 "Sources chosen for a transfer within the window, by policy. Empty: no rank has "
                 "looked for a peer.",
                 12,
@@ -309,7 +363,7 @@ ROWS = [
                 ],
             ),
             Panel(
-                "Time to order candidates, p95",
+                "Time to order candidates, p95, last $window",
                 "Time that the policy takes to put the candidates in order; milliseconds at most. "
                 "Empty: no rank had candidates.",
                 12,
@@ -322,7 +376,7 @@ ROWS = [
         "What fails?",
         [
             Panel(
-                "Receives that were not complete",
+                "Receives that were not complete, last $window",
                 "Within the window. partial and empty ones return without an error, so nothing "
                 "else shows them; rejected ones raise. Anything but zero deserves a look. Empty: "
                 "no rank has started.",
@@ -337,7 +391,7 @@ ROWS = [
                 stacked=True,
             ),
             Panel(
-                "Data-plane errors",
+                "Data-plane errors, last $window",
                 "Failures of the transfer library within the window: a timeout, or an error "
                 "status. Empty: no rank has started.",
                 6,
@@ -350,7 +404,7 @@ ROWS = [
                 stacked=True,
             ),
             Panel(
-                "Metadata failures",
+                "Metadata failures, last $window",
                 "Lookups of a source's metadata that failed within the window; the next candidate "
                 "is tried. Empty: no rank has looked for a peer.",
                 6,
@@ -363,13 +417,13 @@ ROWS = [
                 ],
             ),
             Panel(
-                "Loads abandoned",
+                "Loads abandoned, last $window",
                 "Loads whose rank is gone without an end: killed, crashed or out of memory; by "
                 "the phase they were in, within the window. Empty: there was none, which is good.",
                 6,
                 [
                     Query(
-                        f"sum by (phase) ({grown(f'mx_loads_abandoned_total{{{LOADS}}}')})",
+                        f"sum by (phase) ({named(grown(f'mx_loads_abandoned_total{{{LOADS}}}'))})",
                         "{{phase}}",
                     )
                 ],

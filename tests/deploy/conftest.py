@@ -47,7 +47,7 @@ def added(parts: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 #: Labels that Prometheus, not the page, gives a series.
-TARGET_LABELS = {"job", "instance", "namespace", "pod"}
+TARGET_LABELS = {"job", "instance", "namespace", "node", "pod"}
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
+from tests import support
 from tests.support import DEPLOY
 from tests.support.promql import selectors
 
 RULES = sorted(DEPLOY.glob("prometheus/*.rules.yaml"))
 PAGE = DEPLOY.parent / "docs" / "alerts.md"
+
+#: Where the pages are published, which is said once.
+(PUBLISHED,) = re.findall(
+    r'^Documentation = "(https://.+/)"$', (DEPLOY.parent / "pyproject.toml").read_text(), re.M
+)
 
 
 def rules() -> list[dict[str, Any]]:
@@ -54,10 +62,30 @@ def test_each_alert_has_its_paragraph() -> None:
     paragraphs = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S))
     assert set(paragraphs) == set(ALERTS)
     for name, rule in ALERTS.items():
-        assert rule["annotations"]["runbook_url"] == f"docs/alerts.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"{PUBLISHED}alerts.md#{name.lower()}"
         assert rule["annotations"]["summary"]
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert len(paragraphs[name]) > 200
+
+
+def test_runbooks_lead_where_one_says(spawn: support.Spawner, tmp_path: Path) -> None:
+    """The rules for Prometheus and for its operator alike."""
+    for name in ("deploy", "pyproject.toml"):
+        source = DEPLOY.parent / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    wiki = "https://wiki.example/mx"
+    done = spawn(
+        sys.executable,
+        tmp_path / "deploy" / "generate.py",
+        "--docs-url",
+        wiki,
+        env={"PATH": "/nowhere"},
+    )
+    assert done.result() == 0, done.error_output
+    for path in ("prometheus/alerts.rules.yaml", "kubernetes/monitoring/prometheusrule.yaml"):
+        text = (tmp_path / "deploy" / path).read_text()
+        assert text.count("runbook_url: ") == len(ALERTS)
+        assert text.count(f"runbook_url: {wiki}/alerts.md#mx") == len(ALERTS)
 
 
 # --------------------------------------------------------------------------------------
@@ -101,6 +129,18 @@ def abandoned(value: str) -> dict[str, str]:
     return {f"mx_loads_abandoned_total{{{labels}}}": value}
 
 
+def ended(value: str, outcome: str = "error") -> dict[str, str]:
+    labels = f'{POD}, scheme="", engine="vllm", model="m", model_role="main", outcome="{outcome}"'
+    return {f"mx_load_seconds_count{{{labels}}}": value}
+
+
+def at_directory(**values: str) -> dict[str, str]:
+    return {
+        f'mx_exporter_directory_state{{{POD}, state="{state}"}}': value
+        for state, value in values.items()
+    }
+
+
 def own(name: str, value: str, **labels: str) -> dict[str, str]:
     more = "".join(f', {label}="{text}"' for label, text in labels.items())
     return {f"{name}{{{POD}{more}}}": value}
@@ -110,6 +150,8 @@ SILENT = "MxSilentReceiveFailures"
 PLANE = "MxDataPlaneErrors"
 LIST = "MxListSourcesErrors"
 GONE = "MxRanksGone"
+FAIL = "MxLoadsFail"
+NOTHING = "MxNothingLogged"
 LOST = "MxEventsLost"
 REFUSED = "MxEventsRefused"
 DROPS = "MxEmitterDrops"
@@ -181,6 +223,25 @@ CASES = [
     Case("a series born with one", GONE, abandoned("_x5 1x60"), 10, ({"engine": "vllm"},)),
     Case("an old one", GONE, abandoned("1x100"), 40),
     Case("long after its birth", GONE, abandoned("_x5 1x100"), 40),
+    Case("a load fails", FAIL, ended("1 1+0x5 2x60"), 10, ({"engine": "vllm", "model": "m"},)),
+    Case("the only load fails", FAIL, ended("_x5 1x60"), 10, ({"engine": "vllm", "model": "m"},)),
+    Case("failed long ago", FAIL, ended("1x100"), 40),
+    Case("failed once, long ago", FAIL, ended("_x5 1x100"), 40),
+    Case("loads succeed", FAIL, ended("_x5 1x5 2x60", "success"), 10),
+    Case(
+        "no segment ever",
+        NOTHING,
+        at_directory(segments="0x60", empty="1x60"),
+        20,
+        ({"state": "empty", "pod": "engine-0"},),
+    ),
+    Case(
+        "an engine that takes its time",
+        NOTHING,
+        at_directory(segments="0x20 1x60", empty="1x20 0x60"),
+        20,
+    ),
+    Case("segments", NOTHING, at_directory(segments="1x60", empty="0x60", missing="0x60"), 20),
     Case("a gap", LOST, own("mx_exporter_events_lost", "0x3 7x60"), 10, ({"pod": "engine-0"},)),
     Case("a file that came late", LOST, own("mx_exporter_events_lost", "0x3 7x3 0x60"), 10),
     Case("no gap", LOST, own("mx_exporter_events_lost", "0x60"), 10),

@@ -69,6 +69,50 @@ def test_each_panel_says_what_it_means_and_what_an_empty_one_means(
             assert reason.endswith("."), panel["title"]
 
 
+def test_an_empty_panel_says_why(dashboard: dict[str, Any]) -> None:
+    for panel in panels(dashboard):
+        if panel["type"] != "row":
+            reason = panel["description"].partition("Empty: ")[2]
+            shown = panel["fieldConfig"]["defaults"]["noValue"]
+            assert reason.lower().startswith(shown.lower()), panel["title"]
+            assert shown
+
+
+def test_titles_name_the_window(dashboard: dict[str, Any]) -> None:
+    """Whoever sees a number knows of how long; and one that is of now has none."""
+    for panel in panels(dashboard):
+        windowed = any("$window" in target["expr"] for target in panel.get("targets", []))
+        assert panel["title"].endswith(", last $window") == windowed, panel["title"]
+
+
+def test_estimates_are_called_so(dashboard: dict[str, Any]) -> None:
+    """Quantiles of a histogram; and next to them stand the loads themselves, as exemplars."""
+    seen = 0
+    for panel in panels(dashboard):
+        for target in panel.get("targets", []):
+            estimated = "histogram_quantile" in target["expr"]
+            assert target["exemplar"] == estimated
+            assert ("estimate" in panel["description"]) == estimated
+            seen += estimated
+    assert seen > 5
+
+
+def test_one_can_look_at_a_pod_or_a_node(dashboard: dict[str, Any]) -> None:
+    names = [one["name"] for one in dashboard["templating"]["list"]]
+    assert {"pod", "node"} <= set(names)
+    for expression in expressions(dashboard):
+        for selector in selectors(filled(expression)):
+            labels = {matcher.name for matcher in selector.matchers.matchers}
+            assert {"namespace", "node", "pod"} <= labels, expression
+
+
+def test_a_phase_has_a_name_in_each_legend(dashboard: dict[str, Any]) -> None:
+    for expression in expressions(dashboard):
+        if re.search(r"mx_loads_(in_progress|abandoned)", expression):
+            assert "label_replace" in expression
+            assert '"phase", "between", "phase", ""' in expression
+
+
 def test_the_questions_come_in_an_operators_order(dashboard: dict[str, Any]) -> None:
     rows = [panel["title"] for panel in panels(dashboard) if panel["type"] == "row"]
     assert rows == [

@@ -25,25 +25,47 @@ pytestmark = pytest.mark.long
 RANK = support.ROOT / "tests" / "demo" / "rank.py"
 
 
+#: A pod whose engine logs, and one whose engine does not.
+PODS = LOADS, IDLE = "engine-0", "engine-1"
+
+
+def impatient_rules(home: Path) -> Path:
+    """The rules, with alerts that fire at once."""
+    folder = home / "rules"
+    folder.mkdir()
+    for path in DEPLOY.glob("prometheus/*.rules.yaml"):
+        text = re.sub(r"^ +for: .*\n", "", path.read_text(), flags=re.MULTILINE)
+        (folder / path.name).write_text(text)
+    return folder
+
+
 def scraping(
-    binary: str, spawner: support.Spawner, home: Path, exporter: serving.Exporter
+    binary: str, spawner: support.Spawner, home: Path, exporters: dict[str, serving.Exporter]
 ) -> Prometheus:
-    """A Prometheus with the configuration of the compose file that has scraped the exporter."""
+    """A Prometheus with the configuration of the compose file that has scraped the exporters of
+    these pods."""
     config = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config["rule_files"] = [str(DEPLOY / "prometheus" / "*.rules.yaml")]
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [exporter.address]}]
+    config["rule_files"] = [str(impatient_rules(home) / "*.rules.yaml")]
+    config["scrape_configs"][0]["static_configs"] = [
+        {
+            "targets": [exporter.address],
+            "labels": {"namespace": "models", "pod": pod, "node": f"node-of-{pod}"},
+        }
+        for pod, exporter in exporters.items()
+    ]
     server = Prometheus(spawner, binary, home / "prometheus", yaml.safe_dump(config))
-    support.wait_until(lambda: numbers(server, "up") == [1.0], 60)
+    support.wait_until(lambda: numbers(server, "up") == [1.0, 1.0], 60)
     return server
 
 
 @pytest.fixture(scope="module")
 def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """It has seen the pod before its first rank, then loads of all kinds, one rank that hangs and
-    one that was killed."""
+    """It has seen the pod before its first rank, then loads of all kinds, one rank that hangs, one
+    that was killed and one that was told to stop; and a pod that logs nothing."""
     home = tmp_path_factory.mktemp("prometheus")
-    (home / "log").mkdir()
+    for name in ("log", "nothing"):
+        (home / name).mkdir()
     spawner = support.Spawner(home / "processes")
     env = {
         "MX_METRICS_ENABLED": "1",
@@ -56,16 +78,18 @@ def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     try:
         exporter = serving.start(spawner, home / "log")
-        server = scraping(prometheus, spawner, home, exporter)
+        other = serving.start(spawner, home / "nothing")
+        server = scraping(prometheus, spawner, home, {LOADS: exporter, IDLE: other})
         usual = [
             start("alone", "peer", "artifacts", "retry", "miss", "fallback", "--engine", engine)
             for engine in ("vllm", "sglang")
         ]
-        hanging = [start(how, stdout=subprocess.PIPE) for how in ("hang", "killed")]
+        hanging = [start(how, stdout=subprocess.PIPE) for how in ("hang", "killed", "hang")]
         for process in hanging:
             assert process.stdout
             assert process.stdout.readline() == b"receiving\n"
         hanging[1].send_signal(signal.SIGKILL)
+        hanging[2].send_signal(signal.SIGTERM)
         for process in usual:
             assert process.result() == 0, process.error_output
         support.wait_until(lambda: "\nmx_loads_abandoned_total{" in exporter.page())
@@ -95,7 +119,7 @@ def test_each_expression_returns_data(expression: str, server: Prometheus) -> No
 
 def test_each_choice_of_the_dashboard_has_values(server: Prometheus) -> None:
     for variable in DASHBOARD["templating"]["list"]:
-        if variable["type"] == "query" and variable["name"] != "namespace":  # Kubernetes has it
+        if variable["type"] == "query":
             family, label = re.findall(r"\w+", variable["definition"])[1:]
             found = support.wait_until(
                 lambda family=family, label=label: server.ask(
@@ -103,7 +127,8 @@ def test_each_choice_of_the_dashboard_has_values(server: Prometheus) -> None:
                 ),
                 60,
             )
-            assert set(found) <= {"demo", "vllm", "sglang", "example/model-70b"}
+            of_pods = {"models", *(f"{node}{pod}" for pod in PODS for node in ("", "node-of-"))}
+            assert set(found) <= of_pods | {"demo", "vllm", "sglang", "example/model-70b"}
 
 
 def test_each_recording_rule_returns_data(server: Prometheus) -> None:
@@ -114,7 +139,9 @@ def test_each_recording_rule_returns_data(server: Prometheus) -> None:
 
 
 def test_the_demo_fires_what_it_should(server: Prometheus) -> None:
-    """Two ranks had time-outs and one was killed; nothing was lost, refused or dropped."""
+    """Two ranks had time-outs, one was killed, one was told to stop, and a pod logs nothing; nothing
+    was lost, refused or dropped."""
+    wanted = {"MxDataPlaneErrors", "MxRanksGone", "MxLoadsFail", "MxNothingLogged"}
 
     def firing() -> dict[str, dict[str, Any]]:
         return {
@@ -123,10 +150,8 @@ def test_the_demo_fires_what_it_should(server: Prometheus) -> None:
             if alert["state"] == "firing"
         }
 
-    found = support.wait_until(
-        lambda: (f := firing()) and {"MxDataPlaneErrors", "MxRanksGone"} <= set(f) and f, 60
-    )
-    assert set(found) == {"MxDataPlaneErrors", "MxRanksGone"}
+    found = support.wait_until(lambda: (f := firing()) and wanted <= set(f) and f, 60)
+    assert set(found) == wanted
     assert found["MxRanksGone"]["annotations"]["description"] == (
         "A rank of vllm that loaded example/model-70b is gone without an end of its load, "
         'in phase "chain".'
@@ -135,6 +160,28 @@ def test_the_demo_fires_what_it_should(server: Prometheus) -> None:
     assert re.fullmatch(
         r'About \d+ failures of kind timeout in the last 15 minutes, scheme "demo"\.', described
     )
+    assert found["MxLoadsFail"]["annotations"]["description"] == (
+        "About 1 loads of example/model-70b by vllm ended in an error in the last 15 minutes."
+    )
+    assert found["MxNothingLogged"]["labels"]["pod"] == IDLE
+    assert found["MxNothingLogged"]["labels"]["state"] == "empty"
+    assert found["MxRanksGone"]["labels"]["pod"] == LOADS
+
+
+def test_the_slowest_pod_is_named_with_its_node(server: Prometheus) -> None:
+    (expression,) = (
+        target["expr"]
+        for panel in DASHBOARD["panels"]
+        for target in panel.get("targets", [])
+        if panel["title"].startswith("Slowest pods")
+    )
+    (one,) = support.wait_until(lambda: server.query(filled(expression)), 60)
+    assert {one["metric"][name] for name in ("pod", "node")} == {LOADS, f"node-of-{LOADS}"}
+    # And its value is the mean of its loads.
+    mean = "sum({0}_sum{1}) / sum({0}_count{1})".format("mx_load_seconds", '{outcome="success"}')
+    assert support.wait_until(lambda: numbers(server, mean)) == [
+        pytest.approx(float(one["value"][1]))
+    ]
 
 
 def test_growth_within_the_window(promtool: str, tmp_path: Path) -> None:
@@ -144,7 +191,7 @@ def test_growth_within_the_window(promtool: str, tmp_path: Path) -> None:
         target["expr"]
         for panel in DASHBOARD["panels"]
         for target in panel.get("targets", [])
-        if panel["title"] == "Loads abandoned"
+        if panel["title"].startswith("Loads abandoned")
     )
     expression = filled(template, "1h")
     series = {"born": "_x99 1x20", "grew": "5x99 8x20", "again": "9x99 2x20", "gone": "4x30 _x99"}

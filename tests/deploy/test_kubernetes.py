@@ -113,6 +113,14 @@ CUSTOM = {
                 ),
                 interval=_DURATION,
                 scrapeTimeout=_DURATION,
+                relabelings={
+                    "type": "array",
+                    "items": _closed(
+                        ["sourceLabels", "targetLabel"],
+                        sourceLabels={"type": "array", "items": {"type": "string"}},
+                        targetLabel={"type": "string", "pattern": r"^[a-z_]+$"},
+                    ),
+                },
             ),
         },
     ),

@@ -9,7 +9,7 @@ import promql_parser
 
 def filled(expression: str, window: str = "1h") -> str:
     """An expression of the dashboard as Grafana sends it with "All" chosen everywhere."""
-    for name in ("namespace", "scheme", "engine", "model"):
+    for name in ("namespace", "node", "pod", "scheme", "engine", "model"):
         expression = expression.replace(f"${name}", ".*")
     return expression.replace("$window", window)
 
