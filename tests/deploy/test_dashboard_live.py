@@ -139,8 +139,8 @@ def test_each_recording_rule_returns_data(server: Prometheus) -> None:
 
 
 def test_the_demo_fires_what_it_should(server: Prometheus) -> None:
-    """Two ranks had time-outs, one was killed, one was told to stop, and a pod logs nothing; nothing
-    was lost, refused or dropped."""
+    """Two ranks had time-outs, one was killed, one was told to stop, and a pod logs nothing;
+    nothing was lost, refused or dropped."""
     wanted = {"MxDataPlaneErrors", "MxRanksGone", "MxLoadsFail", "MxNothingLogged"}
 
     def firing() -> dict[str, dict[str, Any]]:
