@@ -164,9 +164,12 @@ class Fold:
                 if known is None or known <= reason:
                     return
                 self._take_back(book, seq, known)
+            # Counted before it is in the book, which never holds more than is counted.
+            self.reject(reason)
             book.reject(seq, reason)
             self.state.rejected_numbers += 1
-        self.reject(reason)
+        else:
+            self.reject(reason)
 
     def _take_back(self, book: Book, seq: int, reason: str) -> None:
         """The line that a number was rejected for does not count."""

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, parse_segment_name
 from mx_log.locks import open_directory, open_regular, probe
 
-from ..core.snapshot_codec import BadSnapshot, Snapshot, dump
+from ..core.snapshot_codec import Snapshot, dump
+from ..core.snapshot_seal import BadSnapshot
 from ..core.state import State
 from . import snapshot
 from .follower import Follower
@@ -113,7 +114,7 @@ class Compactor:
             try:
                 if not follower.is_based_on(snapshot.identity(dir_fd)):
                     return False
-                identity = snapshot.amend(follower.fold.catalog, dir_fd, shipped)
+                identity = snapshot.save_shipped(follower.fold.catalog, dir_fd, shipped)
             finally:
                 os.close(dir_fd)
         except BadSnapshot:  # the follower has logged it

@@ -11,13 +11,12 @@ import os
 from collections.abc import Mapping
 from typing import BinaryIO
 
-import orjson
-
 from mx_log.files import SNAPSHOT_NAME
 from mx_log.locks import open_regular
 
 from ..core.catalog import Catalog
-from ..core.snapshot_codec import BadSnapshot, Snapshot, dump, load
+from ..core.snapshot_codec import Snapshot, amend, dump, load
+from ..core.snapshot_seal import BadSnapshot, check_size
 from ..core.state import State
 from . import atomic_write
 
@@ -36,19 +35,15 @@ def read(catalog: Catalog, dir_fd: int) -> tuple[Snapshot, Identity] | None:
     return (load(catalog, found[0]), found[1]) if found else None
 
 
-def amend(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> Identity:
+def save_shipped(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> Identity:
     """Write other positions of shipping beside the same state; return the new file's identity.
 
     Where there is no snapshot, one that stands for nothing is made. Raises ``OSError``, and
     `BadSnapshot` when there is one that should rather be left as it is.
     """
     found = _contents(dir_fd)
-    if found is None:
-        return write(dir_fd, dump(catalog, State(catalog), {}, shipped))
-    load(catalog, found[0])
-    # Not taken apart and put together again: what an older table derived is to stay as it is.
-    packed = orjson.loads(found[0])
-    return write(dir_fd, orjson.dumps({**packed, "shipped": dict(shipped)}))
+    data = amend(found[0], shipped) if found else dump(catalog, State(catalog), {}, shipped)
+    return write(dir_fd, data)
 
 
 def identity(dir_fd: int) -> Identity | None:
@@ -89,7 +84,9 @@ def _contents(dir_fd: int) -> tuple[bytes, Identity] | None:
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:
-        return file.read(), _identity(os.fstat(fd))
+        status = os.fstat(fd)
+        check_size(status.st_size)
+        return file.read(status.st_size), _identity(status)
 
 
 def _identity(status: os.stat_result) -> Identity:

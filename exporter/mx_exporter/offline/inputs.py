@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..core.catalog import Catalog
-from ..core.snapshot_codec import BadSnapshot, Snapshot, load
+from ..core.snapshot_codec import Snapshot, load
+from ..core.snapshot_seal import BadSnapshot, check_size
 from ..core.state import State
 from ..errors import MxError
 from .reader import blocks
@@ -78,7 +79,7 @@ def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
     met: set[bytes] = set()
     for source in found.snapshots:
         try:
-            data = b"".join(blocks(source))
+            data = _contents(source)
             given = SnapshotInput(source, load(catalog, data))
         except Unreadable as error:
             if error.vanished:
@@ -92,3 +93,13 @@ def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
                 snapshots.append(given)
             met.add(data)
     return snapshots
+
+
+def _contents(source: Source) -> bytes:
+    """The bytes of a snapshot, decompressed; of one that is too large, no more than are kept."""
+    found = bytearray()
+    check_size(source.size)
+    for block in blocks(source):
+        found += block
+        check_size(len(found))
+    return bytes(found)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from mx_exporter.core import snapshot_codec
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory import snapshot
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
-from mx_log.files import SNAPSHOT_NAME
-from tests.support import Lines
-from tests.support.folding import fold, some_state
+from mx_exporter.errors import MxError
+from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
+from tests.support import Lines, load_logs
+from tests.support.commands import Checked, Run
+from tests.support.compacting import NOBODY
+from tests.support.folding import classic_page, fold, follow, some_state, whole_page
 
 
 def test_a_bad_snapshot_stops_nobody(tmp_path, caplog):
@@ -66,3 +76,90 @@ def test_a_snapshot_is_readable_by_all_whatever_the_umask(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / SNAPSHOT_NAME).stat().st_mode & 0o777 == 0o644
+
+
+#: More than any snapshot, in bytes.
+HUGE = 600 * 10**6
+
+
+def another_byte(pattern: bytes, byte: bytes) -> Callable[[Path], object]:
+    """Replaces the last byte of the first match."""
+
+    def damage(path: Path) -> None:
+        data = path.read_bytes()
+        found = re.search(pattern, data)
+        assert found
+        path.write_bytes(data[: found.end() - 1] + byte + data[found.end() :])
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        another_byte(rb"\d\d:\d\d:\d\d\.\d\d\d", b"c"),
+        another_byte(rb'"0x\d+', b"7"),
+        another_byte(rb"\[0(?:,0)*,[1-9]", b"8"),
+        lambda path: os.truncate(path, path.stat().st_size - 1),
+        lambda path: os.truncate(path, 0),
+        lambda path: os.truncate(path, HUGE),
+        lambda path: (path.unlink(), path.mkdir()),
+    ],
+    ids=["time", "sum", "count", "cut off", "empty", "huge", "directory"],
+)
+def test_a_damaged_snapshot_is_never_believed(
+    damage: Callable[[Path], object], tmp_path: Path, run: Run, checked: Checked
+) -> None:
+    """What it stood for is missing, and that is said; what the segments give is right."""
+    first, second, *rest = load_logs.ranks(tmp_path, processes=2, segments=2)
+    put(tmp_path, fold(load_logs.lines_of([first, second])).state, {"0" * 12: 1})
+    first.unlink()
+    second.unlink()
+    expected = fold(load_logs.lines_of(rest)).state
+    path = tmp_path / SNAPSHOT_NAME
+    damage(path)
+
+    tracemalloc.start()
+    live = follow(tmp_path)
+    assert tracemalloc.get_traced_memory()[1] < 50 * 10**6
+    tracemalloc.stop()
+    assert live.snapshot_trouble
+    for show in (classic_page, whole_page):
+        assert show(live.fold.state) == show(expected)
+    for given in (tmp_path, path) if path.is_file() else (tmp_path,):
+        with pytest.raises(MxError, match=f"{path}: .*name the segments alone") as caught:
+            run(given, output="openmetrics")
+        assert caught.value.exit_code == 1
+    code, report = checked(tmp_path)
+    assert (code, report[-1].endswith(": 1 snapshot that cannot be used")) == (3, True)
+
+    compactor = Compactor(1, 10**9, min_age=0)
+    compactor.compact(live)
+    assert (compactor.trouble, compactor.compactions) == ("", 1)
+    assert os.path.lexists(tmp_path / BAD_SNAPSHOT_NAME)
+    for show in (classic_page, whole_page):
+        assert show(follow(tmp_path).fold.state) == show(expected)
+
+
+def test_a_snapshot_that_we_may_not_read_is_not_believed_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = load_logs.ranks(tmp_path, processes=1, segments=1)
+    expected = whole_page(fold(load_logs.lines_of([path])).state)
+    put(tmp_path, some_state(), {})
+    (tmp_path / SNAPSHOT_NAME).chmod(0)
+    tmp_path.chmod(0o777)
+    # From within, since pytest's own directories are for their user alone.
+    monkeypatch.chdir(tmp_path)
+    user = os.geteuid()
+    os.seteuid(user or NOBODY)
+    try:
+        live = follow(Path())
+        assert "Permission denied" in live.snapshot_trouble
+        assert whole_page(live.fold.state) == expected
+        compactor = Compactor(1, 10**9, min_age=0)
+        compactor.compact(live)
+        assert (compactor.trouble, compactor.compactions) == ("", 1)
+        assert whole_page(follow(Path()).fold.state) == expected
+    finally:
+        os.seteuid(user)

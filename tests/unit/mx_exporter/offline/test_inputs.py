@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import zstandard
 
@@ -33,6 +32,7 @@ from tests.support.folding import derived_page, live_page, page_of
 from tests.support.folding import replayed_page as page
 from tests.support.load_logs import ranks
 from tests.support.log_lines import segments_in, size_of
+from tests.support.snapshots import content_of, sealed
 
 
 def compact(directory: Path, retain: int = 1) -> Follower:
@@ -58,9 +58,9 @@ def archive(directory: Path, to: Path, suffix: str = ".gz") -> None:
 
 def rewrite(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path = directory / SNAPSHOT_NAME
-    packed = orjson.loads(path.read_bytes())
-    change(packed)
-    path.write_bytes(orjson.dumps(packed))
+    content = content_of(path.read_bytes())
+    change(content)
+    path.write_bytes(sealed(content))
 
 
 # --------------------------------------------------------------------------------------
@@ -306,8 +306,8 @@ def test_a_snapshot_without_segments_is_no_empty_directory(tmp_path: Path, run: 
 # Snapshots that cannot be used, or not wholly
 
 
-def newer(packed: dict[str, Any]) -> None:
-    packed["format"] = 2
+def another_table(content: dict[str, Any]) -> None:
+    content["families"]["mx_load_seconds"]["table"] += "; another"
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,8 @@ def newer(packed: dict[str, Any]) -> None:
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged"),
         (lambda path: path.write_bytes(b""), "is damaged"),
-        (lambda path: rewrite(path.parent, newer), "is of format 2"),
+        (lambda path: path.write_bytes(sealed({}, format=3)), "is of format 3, of a newer release"),
+        (lambda path: os.truncate(path, 600 * 10**6), "has 600000000 bytes"),
         (lambda path: (path.unlink(), path.mkdir()), "is no regular file"),
         (lambda path: (path.unlink(), os.mkfifo(path)), "is no regular file"),
         (lambda path: (path.rename(f"{path}.1"), path.symlink_to(f"{path}.1")), "no regular file"),
@@ -363,10 +364,7 @@ def test_a_family_whose_table_changed_is_said(
 ) -> None:
     ranks(tmp_path, processes=2, segments=2)
     compact(tmp_path, retain=size_of(tmp_path) // 2)
-    path = tmp_path / SNAPSHOT_NAME
-    packed = orjson.loads(path.read_bytes())
-    packed["families"]["mx_load_seconds"]["table"] += "; another"
-    path.write_bytes(orjson.dumps(packed))
+    rewrite(tmp_path, another_table)
     code, _, err = run(tmp_path)
     assert (code, err) == (
         0,

@@ -1,0 +1,223 @@
+"""The snapshot's content: which values there are, of which types, in which ranges.
+
+Whatever is decoded here can be shown: no page fails later over a value that a snapshot brought.
+Sums are kept as the exact integers they are, in hexadecimal.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from mx_log.schema import TIMESTAMP
+
+from . import ranges
+from .catalog import HISTOGRAM, LATEST, PRESENCE, SUM, Family
+from .ranges import Ranges
+from .snapshot_seal import damaged
+
+#: The largest number of an event, and the smallest and largest rank: those of 64 bits.
+_LARGEST = 2**63 - 1
+
+#: Hexadecimal digits of a sum: 2^63 of the largest floats in units of the smallest.
+_DIGITS = (1074 + 1024 + 63) // 4 + 1
+
+_Count = Annotated[int, Meta(ge=0, le=_LARGEST)]
+#: The number of an event, or -1 for none.
+_Last = Annotated[int, Meta(ge=-1, le=_LARGEST)]
+_Rank = Annotated[int, Meta(ge=-(2**63), le=_LARGEST)]
+_Proc = Annotated[str, Meta(min_length=1)]
+#: What a label shows: Prometheus's parser takes a zero byte for the end of the page.
+_Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
+_Timestamp = Annotated[str, Meta(pattern=rf"(?a)\A(?:{TIMESTAMP.pattern})\Z")]
+_TimestampOrNone = Annotated[str, Meta(pattern=rf"(?a)\A(?:{TIMESTAMP.pattern})?\Z")]
+_Amount = Annotated[str, Meta(pattern=rf"\A0x[0-9a-f]{{1,{_DIGITS}}}\Z")]
+_Sum = Annotated[str, Meta(pattern=rf"\A-?0x[0-9a-f]{{1,{_DIGITS}}}\Z")]
+_Stamp = tuple[_TimestampOrNone, str, _Last]
+_Exemplar = tuple[_Timestamp, _Proc, _Count, float, _Rank | None, str | None]
+_Ranges = list[tuple[_Count, Annotated[int, Meta(ge=1)]]]
+_LoadLabels = tuple[_Text, _Text, _Text, _Text]
+
+
+class Book(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """See `ledger.Book`."""
+
+    end: Annotated[int, Meta(ge=0)]
+    gaps: _Ranges
+    refused: _Count
+    skipped: _Count
+    gone: bool
+    locked: bool
+    #: Format 1 had none.
+    rejections: dict[_Text, _Ranges] = {}
+
+    def __post_init__(self) -> None:
+        apart = list(self.gaps)
+        for numbers in self.rejections.values():
+            _check_ranges(numbers)
+            apart += numbers
+        _check_ranges(self.gaps)
+        apart.sort()
+        if any(end > first for (_, end), (first, _) in pairwise(apart)):
+            raise ValueError("Expected numbers that are lost or rejected for one reason")
+        if self.end > _LARGEST + 1 or (apart and apart[-1][1] > self.end):
+            raise ValueError("Expected numbers below the end")
+        if self.gaps and self.gaps[-1][1] == self.end:
+            raise ValueError("Expected the highest number to be met")
+        if self.refused + self.skipped > self.end - ranges.count(apart):
+            raise ValueError("Expected as many events as became something")
+
+
+class Load(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """See `load_tracker.Load`."""
+
+    started: _Last
+    ended: _Last
+    labels: _LoadLabels
+    phases: dict[_Text, tuple[_Count, bool]]
+
+
+class Loads(msgspec.Struct, forbid_unknown_fields=True):
+    """See `load_tracker.Loads`."""
+
+    open: dict[_Proc, dict[str, Load]]
+    series: list[tuple[_LoadLabels, _Timestamp]]
+    abandoned: list[tuple[_LoadLabels, _Count]]
+
+    def __post_init__(self) -> None:
+        for table in (self.series, self.abandoned):
+            _check_unique([labels for labels, _ in table])
+
+
+class Tables(msgspec.Struct, forbid_unknown_fields=True):
+    """One family: the fingerprint of its row, and its series without and with opt-in labels."""
+
+    table: str
+    series: msgspec.Raw
+    detail: msgspec.Raw
+
+
+class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """All that a snapshot holds. Fields are those of `snapshot_codec.Snapshot` and `State`."""
+
+    segments: dict[str, _Count]
+    shipped: dict[str, _Count] = {}
+    families: dict[str, Tables]
+    loads: Loads
+    books: dict[_Proc, Book]
+    events: dict[_Text, _Count]
+    refused: dict[_Text, _Count]
+    rejected: dict[_Text, _Count]
+    skipped: _Count
+    duplicates: _Count
+    last_event: _TimestampOrNone
+
+    def __post_init__(self) -> None:
+        if not self.books.keys() >= self.loads.open.keys():
+            raise ValueError("Expected books of each process with a load")
+        numbered: Counter[str] = Counter()
+        for book in self.books.values():
+            for reason, numbers in book.rejections.items():
+                numbered[reason] += ranges.count(numbers)
+        if not numbered <= Counter(self.rejected):
+            raise ValueError("Expected as many rejected lines as the books hold")
+
+
+class _Content1(Content, kw_only=True, forbid_unknown_fields=True):
+    """The same in format 1."""
+
+    format: int
+
+    def current(self) -> Content:
+        """As content of the format that is written."""
+        return Content(**{name: getattr(self, name) for name in Content.__struct_fields__})
+
+
+_decode = msgspec.json.Decoder(Content).decode
+_decode_1 = msgspec.json.Decoder(_Content1).decode
+
+
+def encode(content: Content) -> bytes:
+    """The content as one JSON object."""
+    return msgspec.json.encode(content)
+
+
+def decode(data: bytes, given: int) -> Content:
+    """Read content of a ``given`` format; what is in it is in its range, but for the families'
+    tables: `decode_table` reads those.
+
+    :raises BadSnapshot: it holds other values than a snapshot does.
+    """
+    try:
+        return _decode_1(data).current() if given == 1 else _decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise damaged(error) from None
+
+
+def encode_table(table: list[tuple[tuple[str, ...], list[Any]]]) -> msgspec.Raw:
+    """Label values and what is accumulated under them, as `series` packs it."""
+    return msgspec.Raw(msgspec.json.encode(table))
+
+
+def decode_table(
+    family: Family, data: msgspec.Raw, *, opt_in: bool
+) -> list[tuple[tuple[str, ...], Any]]:
+    """The same back.
+
+    :raises BadSnapshot: it holds other values than a table of this family does.
+    """
+    labels = len(family.shown(opt_in=opt_in))
+    try:
+        table: list[Any] = _decoder(family.measure, labels, len(family.buckets) + 1)(data)
+        _check_unique([labels for labels, _ in table])
+        if opt_in and table and not family.has_opt_in:
+            raise ValueError("Expected no labels that show only when asked for")
+        if family.measure == HISTOGRAM:
+            for _, (_, _, _, exemplars) in table:
+                _check_buckets(family.buckets, exemplars)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise damaged(error, f"{family.name}: ") from None
+    return table
+
+
+@cache
+def _decoder(measure: str, labels: int, buckets: int) -> Any:
+    values: Any = {
+        PRESENCE: tuple[_Timestamp],
+        SUM: tuple[_Timestamp, _Amount],
+        LATEST: tuple[_Timestamp, _Stamp, float],
+        HISTOGRAM: tuple[
+            _Timestamp,
+            Annotated[list[_Count], Meta(min_length=buckets, max_length=buckets)],
+            _Sum,
+            Annotated[list[_Exemplar | None], Meta(min_length=buckets, max_length=buckets)],
+        ],
+    }.get(measure, tuple[_Timestamp, _Count])
+    given: Any = tuple.__class_getitem__((_Text,) * labels)
+    return msgspec.json.Decoder(list[tuple[given, values]]).decode
+
+
+def _check_ranges(numbers: Ranges) -> None:
+    before = -1
+    for first, end in numbers:
+        # Neighbouring ranges are one.
+        if not before < first < end:
+            raise ValueError("Expected ranges of numbers in their order")
+        before = end
+
+
+def _check_unique(labels: list[tuple[str, ...]]) -> None:
+    if len(set(labels)) < len(labels):
+        raise ValueError("Expected label values that differ")
+
+
+def _check_buckets(bounds: tuple[float, ...], exemplars: list[Any]) -> None:
+    for bucket, last in enumerate(exemplars):
+        if last is not None and bisect_left(bounds, last[3]) != bucket:
+            raise ValueError("Expected exemplars that lie in their buckets")
