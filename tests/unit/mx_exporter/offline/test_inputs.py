@@ -404,7 +404,7 @@ def test_a_check_says_what_a_snapshot_stands_for(
         f"{path}: rejected: 1 not_json, 1 wrong_type",
         f"{path}: refused: 1 missing",
         f"{remaining}: 2 events: 1 segment_continued, 1 source_attempted",
-        f"process {log.proc}: 2 events lost of 10, seq 4-5",
+        f"process {log.proc}: 2 events lost of 11, seq 4-5",
         "1 file and 1 snapshot, 12 events of 2 processes: 2 lines rejected, "
         "1 observation refused, 2 events lost",
     ]
