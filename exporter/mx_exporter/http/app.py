@@ -74,7 +74,7 @@ class Endpoint:
         }
 
     async def __call__(self, request: Request) -> Answer:
-        path = self._paths.get(request.path)
+        path = self._paths.get(request.page)
         if path is None:
             return plain(HTTPStatus.NOT_FOUND, "Not found. There are /metrics and /.")
         if request.method not in ("GET", "HEAD"):

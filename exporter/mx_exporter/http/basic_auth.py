@@ -48,7 +48,7 @@ class BasicAuth:
         self._salt = os.urandom(16)
 
     async def __call__(self, request: Request) -> Answer:
-        if self.users and request.path not in OPEN_PATHS:
+        if self.users and request.page not in OPEN_PATHS:
             status = await self._verify(request.headers.get("authorization", ""))
             if status == HTTPStatus.UNAUTHORIZED:
                 return plain(status, status.phrase, ("www-authenticate", _CHALLENGE))

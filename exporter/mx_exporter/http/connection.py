@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -33,6 +34,9 @@ IDLE_SECONDS = 120.0
 
 #: A page is handed to the transport in pieces, so that a slow reader holds one piece, not a page.
 PIECE = 64 * 1024
+
+#: What stands before the path in an absolute form (RFC 9112, 3.2.2), as a client of a proxy sends.
+_AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 #: What announces a body.
 _BODY_HEADERS = frozenset({"content-length", "transfer-encoding"})
@@ -211,7 +215,11 @@ def _request(event: h11.Request) -> Request:
     for raw_name, raw_value in event.headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    path = unquote(event.target.partition(b"?")[0].decode("ascii"))
+    target = event.target
+    if absolute := _AUTHORITY.match(target):
+        target = target[absolute.end() :]
+        target = target if target.startswith(b"/") else b"/" + target
+    path = unquote(target.partition(b"?")[0].decode("ascii"))
     return Request(event.method.decode("ascii"), path, headers)
 
 

@@ -20,6 +20,12 @@ class Request(NamedTuple):
     path: str
     headers: Mapping[str, str]
 
+    @property
+    def page(self) -> str:
+        """Which page the path names: with a slash at its end, as some monitors have it, the same as
+        without."""
+        return self.path.removesuffix("/") or "/"
+
 
 class Answer(NamedTuple):
     """The answer to a request; the connection adds ``Date``, ``Content-Length``, ``Connection``."""

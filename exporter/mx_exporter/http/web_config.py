@@ -223,9 +223,15 @@ def _context(section: Mapping[str, Any], named: Callable[[str], str | None]) -> 
         raise ValueError("tls_server_config: cert_file and key_file are both needed")
     for name, file in (("cert_file", certificate), ("key_file", key)):
         _must_open(name, file)
+
+    def refuse() -> str:  # asked for one, OpenSSL would go to the terminal
+        raise ValueError(
+            f"tls_server_config.key_file: {key} has a passphrase, which nobody can be asked for; "
+            "write the key without one, as `openssl pkey` does"
+        )
+
     try:
-        # Asked for a password, OpenSSL would go to the terminal.
-        context.load_cert_chain(certificate, key, password="")
+        context.load_cert_chain(certificate, key, password=refuse)
     except ssl.SSLError as error:
         raise ValueError(
             f"tls_server_config.key_file: {key} and {certificate} are no key and its "

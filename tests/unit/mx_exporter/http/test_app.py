@@ -51,6 +51,15 @@ def test_both_formats_say_the_same(exporter: serving.Exporter) -> None:
     assert {metric.name for metric in openmetrics(other.text)} > names > {"mx_build_info"}
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/"])
+def test_a_slash_at_the_end_of_a_path_changes_nothing(
+    path: str, exporter: serving.Exporter
+) -> None:
+    plain, slash = exporter.get(path), exporter.get(f"{path}/")
+    assert (slash.status, slash.headers["content-type"]) == (200, plain.headers["content-type"])
+    assert exporter.get(f"{path}/x").status == 404
+
+
 def test_caches_are_told_what_the_answer_depends_on(exporter: serving.Exporter) -> None:
     for headers in ({}, {"Accept_Encoding": "gzip"}, {"Accept": "application/openmetrics-text"}):
         assert exporter.get(**headers).headers["vary"] == "Accept, Accept-Encoding"
@@ -75,7 +84,7 @@ def test_head_is_get_without_the_body(exporter: serving.Exporter, path: str) -> 
 
 
 def test_unknown_paths_are_not_found(exporter: serving.Exporter) -> None:
-    for path in ("/metric", "/metrics/", "/favicon.ico", "//metrics", "/%2e%2e/etc/passwd"):
+    for path in ("/metric", "/metrics//", "/favicon.ico", "//metrics", "/%2e%2e/etc/passwd"):
         assert exporter.get(path).status == 404
     assert exporter.get("/nothing", "POST").status == 404
     assert exporter.get("/metrics?name[]=up").status == 200

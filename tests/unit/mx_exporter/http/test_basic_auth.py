@@ -28,7 +28,7 @@ def test_passwords(spawn: support.Spawner, log: Path, place: Place) -> None:
     for path in ("/", "/nothing"):
         assert secured.get(path=path).status == 401
     # They say nothing but "ok", and probes have no password.
-    for path in ("/healthz", "/readyz"):
+    for path in ("/healthz", "/readyz", "/healthz/", "/readyz/"):
         assert secured.get(path=path).status == 200
 
 

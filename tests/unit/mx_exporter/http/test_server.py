@@ -317,6 +317,42 @@ def test_a_page_is_handed_out_in_pieces() -> None:
     assert got.endswith(b"\r\n\r\n" + page)
 
 
+def test_the_kernel_takes_little_for_a_reader_that_does_not_read() -> None:
+    """Else 200 of them have hundreds of megabytes copied for them before a scrape is answered."""
+
+    async def serve() -> int:
+        sock = socket.socket()
+        sock.bind(("127.0.0.1", 0))
+        address = sock.getsockname()
+        serving_ = server.Server(answering(b"x" * 20_000_000), [sock])
+        await serving_.start()
+        client = socket.create_connection(address, timeout=30)
+        client.sendall(SCRAPE)
+        while not (held := list(serving_._connections)) or held[0]._writable.is_set():
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        held[0].hang_up()
+        with client:
+            got = await asyncio.to_thread(serving.read_all, client)
+        await serving_.stop()
+        return len(got)
+
+    assert 0 < asyncio.run(serve()) < 2_000_000
+
+
+def test_slow_readers_that_pipeline(spawn: support.Spawner, tmp_path: Path) -> None:
+    big_page(tmp_path)
+    exporter = serving.start(spawn, tmp_path)
+    sockets = [small_reader(exporter) for _ in range(200)]
+    try:
+        for sock in sockets:
+            sock.sendall(SCRAPE * 50)
+        scrape_soon(exporter)
+    finally:
+        serving.close_all(sockets)
+
+
 def sent(app: App, data: bytes) -> bytes:
     """All that comes back on a connection on which ``data`` was sent."""
 
@@ -346,6 +382,26 @@ def test_what_an_application_is_told_of_a_request() -> None:
         "a": "\xe9",
         "connection": "close",
     }
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("http://a:9402/metrics?x=y", "/metrics"),
+        ("HTTPS://u@[::1]:9402/a%20b", "/a b"),
+        ("http://a", "/"),
+        ("http://a?x=/y", "/"),
+        ("//a/metrics", "//a/metrics"),
+        ("/http://a/metrics", "/http://a/metrics"),
+        ("*", "*"),
+    ],
+)
+def test_an_absolute_form_names_the_path_after_its_authority(target: str, path: str) -> None:
+    async def app(request: Request) -> Answer:
+        return Answer(request.path.encode())
+
+    request = f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    assert sent(app, request.encode()).endswith(f"\r\n\r\n{path}".encode())
 
 
 def test_an_application_that_raises_costs_one_answer(caplog: pytest.LogCaptureFixture) -> None:

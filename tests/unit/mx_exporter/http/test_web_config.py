@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from mx_exporter.errors import UsageError
 from mx_exporter.http import web_config
@@ -143,6 +144,22 @@ def test_invalid_files_are_refused_with_a_reason(text: str, told: str, place: Pl
     assert message.startswith(f"{place.file}: ")
     assert "<unicode string>" not in message
     assert told.replace("{folder}", str(place.path)) in message
+
+
+def test_a_key_with_a_passphrase_is_refused(place: Place) -> None:
+    """Of either form: OpenSSL would ask for it on the terminal."""
+    key = serialization.load_pem_private_key((place.path / "server.key").read_bytes(), None)
+    for form in (
+        serialization.PrivateFormat.PKCS8,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+    ):
+        encrypted = key.private_bytes(
+            serialization.Encoding.PEM, form, serialization.BestAvailableEncryption(b"secret")
+        )
+        (place.path / "server.key").write_bytes(encrypted)
+        place.write()
+        with pytest.raises(UsageError, match=r"key_file: \S+/server\.key has a passphrase, "):
+            web_config.load(str(place.file))
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "basic_auth_users: {}"])
