@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -186,8 +185,7 @@ def _megabytes(server: Server) -> float:
     """Resident memory after some scrapes, in 10^6 bytes."""
     for _ in range(SCRAPES):
         server.get()
-    with open(f"/proc/{server.process.pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return server.megabytes()
 
 
 def _cpu(server: Server) -> float:

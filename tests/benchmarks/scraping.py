@@ -8,8 +8,10 @@ meanwhile. Both pages say the same.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,12 +28,18 @@ from tests.benchmarks.scraping_parts import (
     serving,
     until,
 )
+from tests.support import Lines
 
 #: Lifetimes: what a scrape may take of the client's, rounds, and the client's scrapes in each.
 SIZES = {8: (0.5, 15, 20), 64: (0.1, 11, 4), 512: (0.015, 7, 1)}
 
 #: Our scrapes in each round.
 SCRAPES = 50
+
+#: Histogram series of a very large page, and changes before each of which it is scraped.
+HISTOGRAMS, CHANGES = 10_000, 15
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 def rows() -> Iterator[Row]:
@@ -66,6 +74,43 @@ def rows() -> Iterator[Row]:
                 _took(others),
             )
         yield _flat(ours[max(SIZES)], ours[min(SIZES)])
+    with folder() as place:
+        yield from _after_a_change(place)
+
+
+def _after_a_change(place: Path) -> Iterator[Row]:
+    """A scrape right after one series changed, where there are very many. Each policy has a
+    histogram; beside it, nine counters."""
+    log = Lines()
+    with open(place / f"events-{log.proc}-0.jsonl", "ab", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(log.header())
+        for n in range(HISTOGRAMS):
+            file.write(log("sources_ordered", policy=f"policy-{n}", seconds=n / 1000, load_id="l"))
+        for name, accept in (("classic", "text/plain"), ("OpenMetrics", OPENMETRICS)):
+            with serving(exporter(place), "/readyz") as server:
+                before = server.megabytes()
+                cold = _seconds(server, accept)
+                taken = []
+                for _ in range(CHANGES):
+                    file.write(log("sources_ordered", policy="policy-7", seconds=1, load_id="l"))
+                    taken.append(_seconds(server, accept))
+                memory = server.megabytes()
+            yield Row(
+                f"a scrape of {HISTOGRAMS:,} histogram series after a change, {name}",
+                "the clock",
+                taken,
+                "s",
+                AT_MOST,
+                0.5,
+                f"the first {cold:.1f} s; {before:.0f} MB before it, {memory:.0f} after",
+            )
+
+
+def _seconds(server: Server, accept: str) -> float:
+    began = time.perf_counter()
+    server.get(Accept=accept)
+    return time.perf_counter() - began
 
 
 def _flat(many: Server, few: Server) -> Row:

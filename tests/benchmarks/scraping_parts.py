@@ -94,6 +94,11 @@ class Server:
             return False
         return True
 
+    def megabytes(self) -> float:
+        """Resident memory, in 10^6 bytes."""
+        with open(f"/proc/{self.process.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
     def seconds(self, scrapes: int) -> float:
         """What a scrape took, the median of so many."""
         taken = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +15,7 @@ from .options import settings_options
 from .stdio import put, say
 
 if TYPE_CHECKING:
+    from ..exposition.samples import Collector
     from ..offline.fold_sources import Outcome
     from ..offline.inputs import SnapshotInput
     from ..offline.sources import Found
@@ -71,15 +72,14 @@ def run(
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
     :param jobs: processes at most; None: as many as there are cores.
-    :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short.
+    :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short, or
+        when a family could not be printed.
     :raises UsageError: a path names nothing.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
     from ..core.builtin import CATALOG
     from ..directory.generations import retry_overtaken
-    from ..exposition.json_lines import json_lines
-    from ..exposition.samples import derived_families
-    from ..exposition.text import render
+    from ..exposition.samples import derived_collectors
     from ..offline.fold_logs import fold_logs
 
     with _Progress() as progress:
@@ -88,15 +88,35 @@ def run(
                 CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
             )
         )
-    families = derived_families(CATALOG, outcome.state, source_id_label=source_id_label)
-    if output == "json":
-        put(b"".join(json_lines(families)))
-    else:
-        put(render(families, openmetrics=output == "openmetrics"))
+    collectors = derived_collectors(CATALOG, outcome.state, source_id_label=source_id_label)
+    failed = _print_page(collectors, output)
     if source_id_label:
         say(SOURCE_ID_WARNING)
     _print_problems(found, snapshots, outcome)
-    return int(outcome.short)
+    for name, error in failed.items():
+        say(f"{name} could not be printed: {type(error).__name__}: {error}")
+    return int(outcome.short or bool(failed))
+
+
+def _print_page(collectors: Iterable[Collector], output: str) -> dict[str, Exception]:
+    """Print families; return those that raised, and what. The others are printed all the same."""
+    from ..exposition.json_lines import json_lines
+    from ..exposition.text import family_text, page
+
+    openmetrics = output == "openmetrics"
+    texts: list[bytes] = []
+    failed: dict[str, Exception] = {}
+    for name, collect in collectors:
+        try:
+            for family in collect():
+                if output == "json":
+                    texts.append(b"".join(json_lines([family])))
+                else:
+                    texts.append(family_text(family, openmetrics=openmetrics))
+        except Exception as error:  # noqa: BLE001 - the family is named, whatever it is
+            failed[name] = error
+    put(page(texts, openmetrics))
+    return failed
 
 
 def _print_problems(found: Found, snapshots: list[SnapshotInput], outcome: Outcome) -> None:

@@ -5,7 +5,8 @@ All of them merge exactly: sums are exact integers, and whatever is "the latest"
 brought the series into being.
 
 ``pack`` gives what a snapshot holds of a series, in types of JSON; ``unpack`` takes it up in a
-fresh one, bit for bit.
+fresh one, bit for bit. ``mark`` gives a value that is another one whenever the series shows
+something else; what is in it does not change with the series.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ class Present:
     def merge(self, other: Present) -> None:
         self.created = min(self.created, other.created)
 
+    def mark(self) -> object:
+        return None
+
     def pack(self) -> list[Any]:
         return [self.created]
 
@@ -61,6 +65,9 @@ class Counted:
         self.created = min(self.created, other.created)
         self.value += other.value
 
+    def mark(self) -> object:
+        return self.created, self.value
+
     def pack(self) -> list[Any]:
         return [self.created, self.value]
 
@@ -80,6 +87,9 @@ class Summed:
     def merge(self, other: Summed) -> None:
         self.created = min(self.created, other.created)
         self.total.merge(other.total)
+
+    def mark(self) -> object:
+        return self.created, self.total.units()
 
     def pack(self) -> list[Any]:
         return [self.created, hex(self.total.units())]
@@ -128,6 +138,9 @@ class Observed:
             if theirs is not None and (mine is None or theirs > mine):
                 self.exemplars[at] = theirs
 
+    def mark(self) -> object:
+        return self.created, tuple(self.counts), self.total.units(), tuple(self.exemplars)
+
     def pack(self) -> list[Any]:
         return [self.created, self.counts, hex(self.total.units()), self.exemplars]
 
@@ -155,6 +168,9 @@ class Latest:
     def merge(self, other: Latest) -> None:
         self.created = min(self.created, other.created)
         self.set(other.value, other.stamp)
+
+    def mark(self) -> object:
+        return self.stamp, self.value
 
     def pack(self) -> list[Any]:
         return [self.created, self.stamp, self.value]

@@ -8,8 +8,8 @@ from ..core.decode import REASONS
 from ..core.fold import Fold
 from ..core.reducers import REFUSALS
 from ..core.state import State
-from .rows import Row, read_rows
-from .samples import FamilySamples, seconds
+from .rows import Row, read_rows, row_collectors
+from .samples import Collector, FamilySamples, seconds
 
 #: Read from every fold's state, live or not.
 STATE_ROWS: tuple[Row[State], ...] = (
@@ -95,7 +95,9 @@ def state_families(state: State) -> Iterator[FamilySamples]:
     return read_rows(STATE_ROWS, state)
 
 
-def capped_families(fold: Fold, *, source_id_label: bool) -> Iterator[FamilySamples]:
-    """Which families hold no more series because of the series cap, and what that cost."""
+def fold_collectors(fold: Fold, *, source_id_label: bool) -> Iterator[Collector]:
+    """All of these of a live fold: the books, then what the series cap cost."""
+    yield from row_collectors(STATE_ROWS, fold.state)
     capped = fold.capped(opt_in=source_id_label)
-    return read_rows(CAP_ROWS, {name: capped.get(name) for name in fold.catalog.by_name})
+    names = fold.catalog.by_name
+    yield from row_collectors(CAP_ROWS, {name: capped.get(name) for name in names})

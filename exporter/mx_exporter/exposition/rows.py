@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from .samples import FamilySamples, Point
+from .samples import Collector, FamilySamples, Point
 
 #: What the rows of a table are read from.
 Source = TypeVar("Source")
@@ -49,6 +50,12 @@ class Row(Generic[Source]):
         else:
             points = [Point((), values)]
         return FamilySamples(self.name, self.type, self.help, self.labels, points)
+
+
+def row_collectors(rows: Iterable[Row[Source]], source: Source) -> Iterator[Collector]:
+    """The families of a table, in its order. Each is read when it is collected."""
+    for row in rows:
+        yield Collector(row.name, partial(read_rows, (row,), source))
 
 
 def read_rows(rows: Iterable[Row[Source]], source: Source) -> Iterator[FamilySamples]:

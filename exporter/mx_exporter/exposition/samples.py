@@ -8,11 +8,11 @@ as a number.
 from __future__ import annotations
 
 from calendar import timegm
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import starmap
-from typing import Any
+from functools import lru_cache, partial
+from operator import methodcaller
+from typing import Any, NamedTuple
 
 from ..core.catalog import (
     ABANDONED,
@@ -85,18 +85,33 @@ class FamilySamples:
     series: Collection[Point | Histogram]
 
 
-def derived_families(
+class Collector(NamedTuple):
+    """What gives families for a page. If it raises, it costs these alone (`renderer`).
+
+    :ivar name: of its family, or of what its families have in common.
+    """
+
+    name: str
+    collect: Callable[[], Iterable[FamilySamples]]
+
+
+def derived_collectors(
     catalog: Catalog, state: State, *, source_id_label: bool = False
-) -> Iterator[FamilySamples]:
+) -> Iterator[Collector]:
     """The families of a state in the catalogue's order, those without a series left out.
 
     :param source_id_label: show the labels that are shown only when asked for.
     """
     for family in catalog.families:
-        series = _series_of(family, state, opt_in=source_id_label)
-        if len(series):
-            names = family.label_names(opt_in=source_id_label)
-            yield FamilySamples(family.name, family.type, family.help, names, series)
+        yield Collector(family.name, partial(_derive, family, state, opt_in=source_id_label))
+
+
+def derived_families(
+    catalog: Catalog, state: State, *, source_id_label: bool = False
+) -> Iterator[FamilySamples]:
+    """The same as families. Parameters as for `derived_collectors`."""
+    for collector in derived_collectors(catalog, state, source_id_label=source_id_label):
+        yield from collector.collect()
 
 
 @lru_cache(maxsize=4096)
@@ -109,59 +124,91 @@ def seconds(timestamp: str) -> float:
     return whole + int(time[9:15]) / 1e6
 
 
-class _Lazy(Collection["Point | Histogram"]):
-    """Series that are made as they are gone through.
+Labels = tuple[str, ...]
+
+
+class TableSeries(Collection["Point | Histogram"]):
+    """The series of a table, each made when it is come to.
 
     All at once, they would make the garbage collector walk through the whole state more often.
 
-    :param table: label values and what was accumulated under them.
-    :param make: makes one series of both.
+    :param table: label values -> what was accumulated under them.
+    :param make: makes a series of both.
+    :param mark: gives what tells whether a series is what it was: another value whenever ``make``
+        would make another one.
     """
 
     def __init__(
         self,
-        table: Iterable[tuple[tuple[str, ...], Any]],
-        make: Callable[[tuple[str, ...], Any], Point | Histogram],
+        table: Mapping[Labels, Any],
+        make: Callable[[Labels, Any], Point | Histogram],
+        mark: Callable[[Any], object],
     ) -> None:
-        # No two have the same labels, so what comes after the labels is never compared.
-        self._items = sorted(table)
+        self._table = table
         self._make = make
+        self._mark = mark
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._table)
 
     def __contains__(self, one: object) -> bool:
         return any(one == each for each in self)
 
     def __iter__(self) -> Iterator[Point | Histogram]:
-        return starmap(self._make, self._items)
+        return map(self.sample, sorted(self._table))
+
+    def marks(self) -> Iterator[tuple[Labels, object]]:
+        """Label values and marks, in no order."""
+        return zip(self._table, map(self._mark, self._table.values()), strict=True)
+
+    def sample(self, labels: Labels) -> Point | Histogram:
+        """The series of these label values."""
+        return self._make(labels, self._table[labels])
 
 
-def _series_of(family: Family, state: State, *, opt_in: bool) -> _Lazy:
+def _derive(family: Family, state: State, *, opt_in: bool) -> list[FamilySamples]:
+    series = _series_of(family, state, opt_in=opt_in)
+    if not series:
+        return []
+    names = family.label_names(opt_in=opt_in)
+    return [FamilySamples(family.name, family.type, family.help, names, series)]
+
+
+def _series_of(family: Family, state: State, *, opt_in: bool) -> TableSeries:
     loads = state.loads
     if family.measure == IN_PROGRESS:
-        return _Lazy(loads.in_progress().items(), Point)
+        return TableSeries(loads.in_progress(), Point, _same)  # type: ignore[arg-type]
     if family.measure == ABANDONED:
-        created: dict[Any, str] = loads.series
-        counts = {**dict.fromkeys(created, 0), **loads.abandoned}
-        return _Lazy(counts.items(), lambda labels, n: Point(labels, n, created.get(labels)))
+        counts = {
+            labels: (loads.abandoned.get(labels, 0), loads.series.get(labels))
+            for labels in loads.series.keys() | loads.abandoned
+        }
+        return TableSeries(counts, _abandoned, _same)  # type: ignore[arg-type]
     tables = state.detail if opt_in and family.has_opt_in else state.series
-    return _Lazy(tables[family.name].items(), _MAKE[family.measure])
+    return TableSeries(tables[family.name], _MAKE[family.measure], methodcaller("mark"))
 
 
-def _counter(labels: tuple[str, ...], series: Counted) -> Point:
+def _same(value: object) -> object:
+    return value
+
+
+def _abandoned(labels: Labels, counted: tuple[int, str | None]) -> Point:
+    return Point(labels, *counted)
+
+
+def _counter(labels: Labels, series: Counted) -> Point:
     return Point(labels, series.value, series.created)
 
 
-def _sum(labels: tuple[str, ...], series: Summed) -> Point:
+def _sum(labels: Labels, series: Summed) -> Point:
     return Point(labels, to_float(series.total.units()), series.created)
 
 
-def _gauge(labels: tuple[str, ...], series: Present | Latest) -> Point:
+def _gauge(labels: Labels, series: Present | Latest) -> Point:
     return Point(labels, series.value)
 
 
-def _histogram(labels: tuple[str, ...], observed: Observed) -> Histogram:
+def _histogram(labels: Labels, observed: Observed) -> Histogram:
     counts, running = [], 0
     for count in observed.counts:
         running += count
@@ -176,7 +223,7 @@ def _histogram(labels: tuple[str, ...], observed: Observed) -> Histogram:
     )
 
 
-_MAKE: dict[str, Callable[[tuple[str, ...], Any], Point | Histogram]] = {
+_MAKE: dict[str, Callable[[Labels, Any], Point | Histogram]] = {
     COUNT: _counter,
     SUM: _sum,
     HISTOGRAM: _histogram,

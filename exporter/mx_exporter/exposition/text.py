@@ -6,9 +6,9 @@ exemplars are for OpenMetrics; the classic text carries neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as _openmet
 from prometheus_client.utils import floatToGoString
 
 from ..core import series
-from .samples import FamilySamples, Histogram, seconds
+from .samples import FamilySamples, Histogram, Point, seconds
 
 #: What ends a page of OpenMetrics.
 _END = b"# EOF\n"
@@ -38,32 +38,54 @@ _TYPES: dict[str, Any] = {
 
 
 class Collected:
-    """Families in the form that ``prometheus_client`` collects from a registry.
+    """Families in the form that ``prometheus_client`` collects from a registry, without creation
+    times and exemplars. Each is made when the writer comes to it."""
 
-    Each is made when the writer comes to it, so that only one is in memory at a time.
-    """
-
-    def __init__(self, families: Iterable[FamilySamples], *, openmetrics: bool = False) -> None:
+    def __init__(self, families: Sequence[FamilySamples]) -> None:
         self._families = families
-        self._openmetrics = openmetrics
 
     def collect(self) -> Iterator[Metric]:
-        """Make the families; at each call anew, where they are a sequence."""
+        """Make the families, at each call anew."""
         for family in self._families:
-            yield _metric(family, self._openmetrics)
+            yield _metric(family, False)
+
+
+class _Given(NamedTuple):
+    metrics: list[Metric]
+
+    def collect(self) -> list[Metric]:
+        return self.metrics
 
 
 def render(families: Iterable[FamilySamples], *, openmetrics: bool = False) -> bytes:
     """The exposition of families, in the classic text format or in OpenMetrics."""
-    write: Any = _openmetrics if openmetrics else _classic
-    page: bytes = write(Collected(families, openmetrics=openmetrics))
-    return page
+    return page((family_text(family, openmetrics=openmetrics) for family in families), openmetrics)
 
 
-def join(*pages: bytes) -> bytes:
-    """One exposition of several in the same format that have no family in common."""
-    *first, last = pages
-    return b"".join([*(page.removesuffix(_END) for page in first), last])
+def page(texts: Iterable[bytes], openmetrics: bool) -> bytes:
+    """The exposition that texts of families in that format give together."""
+    return b"".join([*texts, _END] if openmetrics else texts)
+
+
+def family_text(family: FamilySamples, *, openmetrics: bool = False) -> bytes:
+    """A family as it stands on a page."""
+    return _write(_metric(family, openmetrics), openmetrics)
+
+
+def series_texts(family: FamilySamples, *, openmetrics: bool = False) -> tuple[bytes, list[bytes]]:
+    """The same in parts: what comes before the series, and each series."""
+    head = _write(_empty(family), openmetrics)
+    metric = _empty(family)
+    ends = []
+    for one in family.series:
+        _add(metric, family, one, openmetrics)
+        ends.append(len(metric.samples))
+    # A sample is a line: a line's end within a label is escaped.
+    lines = _write(metric, openmetrics).removeprefix(head).split(b"\n")
+    begins = [0, *ends]
+    return head, [
+        b"\n".join([*lines[begin:end], b""]) for begin, end in zip(begins, ends, strict=False)
+    ]
 
 
 @lru_cache(maxsize=64)
@@ -72,16 +94,35 @@ def boundary_texts(bounds: tuple[float, ...]) -> tuple[str, ...]:
     return (*map(floatToGoString, bounds), "+Inf")
 
 
+def _write(metric: Metric, openmetrics: bool) -> bytes:
+    write: Any = _openmetrics if openmetrics else _classic
+    try:
+        text: bytes = write(_Given([metric]))
+    except Exception as error:
+        # The writer adds the whole metric, which fills a screen.
+        error.args = tuple(one for one in error.args if one is not metric)
+        raise
+    return text.removesuffix(_END) if openmetrics else text
+
+
 def _metric(family: FamilySamples, openmetrics: bool) -> Metric:
-    metric = _TYPES[family.type](family.name, family.help, labels=family.label_names)
+    metric = _empty(family)
     for one in family.series:
-        if isinstance(one, Histogram):
-            _add_histogram(metric, family, one, openmetrics)
-        elif openmetrics and one.created:
-            metric.add_metric(one.labels, one.value, created=seconds(one.created))
-        else:
-            metric.add_metric(one.labels, one.value)
-    return metric  # type: ignore[no-any-return]
+        _add(metric, family, one, openmetrics)
+    return metric
+
+
+def _empty(family: FamilySamples) -> Metric:
+    return _TYPES[family.type](family.name, family.help, labels=family.label_names)  # type: ignore[no-any-return]
+
+
+def _add(metric: Any, family: FamilySamples, one: Point | Histogram, openmetrics: bool) -> None:
+    if isinstance(one, Histogram):
+        _add_histogram(metric, family, one, openmetrics)
+    elif openmetrics and one.created:
+        metric.add_metric(one.labels, one.value, created=seconds(one.created))
+    else:
+        metric.add_metric(one.labels, one.value)
 
 
 def _add_histogram(metric: Any, family: FamilySamples, one: Histogram, openmetrics: bool) -> None:

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Protocol, TypeVar
 
 from .message import Answer, Request, plain
-from .negotiate import CONTENT_TYPE, drain_seconds, wants_gzip, wants_openmetrics
+from .negotiate import CONTENT_TYPE, DRAIN_SHARE, timeout_seconds, wants_gzip, wants_openmetrics
 
 T = TypeVar("T")
 
@@ -54,6 +54,10 @@ class Pages(Protocol):
 
     def starting(self) -> bytes:
         """The same before the first fold is done; called in the event loop."""
+
+    def note_late(self, seconds: float) -> None:
+        """A page was made only after its scrape's time-out, of so many seconds; called in the
+        event loop."""
 
 
 class Endpoint:
@@ -95,8 +99,9 @@ class Endpoint:
             )
         openmetrics = wants_openmetrics(headers.get("accept", ""))
         zipped = wants_gzip(headers.get("accept-encoding", ""))
-        seconds = drain_seconds(headers.get("x-prometheus-scrape-timeout-seconds", ""))
-        deadline = None if seconds is None else time.monotonic() + seconds
+        limit = timeout_seconds(headers.get("x-prometheus-scrape-timeout-seconds", ""))
+        began = time.monotonic()
+        deadline = None if limit is None else began + limit * DRAIN_SHARE
 
         def make() -> tuple[bytes, bool]:
             page = self._pages.page(openmetrics)
@@ -104,9 +109,18 @@ class Endpoint:
                 return gzip.compress(page, GZIP_LEVEL, mtime=0), True
             return page, False
 
-        body, is_zipped = await self._scheduler.after_drain(
-            ("/metrics", openmetrics, zipped), make, deadline
+        making = asyncio.ensure_future(
+            self._scheduler.after_drain(("/metrics", openmetrics, zipped), make, deadline)
         )
+
+        def made(done: asyncio.Future[tuple[bytes, bool]]) -> None:
+            took = time.monotonic() - began
+            if not done.cancelled() and not done.exception() and limit and took > limit:
+                self._pages.note_late(limit)
+
+        making.add_done_callback(made)
+        # A client that hung up as its time was over must not keep this from being noted.
+        body, is_zipped = await asyncio.shield(making)
         encoding = (("content-encoding", "gzip"),) if is_zipped else ()
         return Answer(
             body,

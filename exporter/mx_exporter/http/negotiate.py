@@ -77,8 +77,8 @@ def wants_gzip(accept_encoding: str) -> bool:
     return gzip > 0 and gzip >= q.get("identity", 0.0)
 
 
-def drain_seconds(scrape_timeout: str) -> float | None:
-    """Seconds a drain may take by ``X-Prometheus-Scrape-Timeout-Seconds``; None: no limit.
+def timeout_seconds(scrape_timeout: str) -> float | None:
+    """What ``X-Prometheus-Scrape-Timeout-Seconds`` says; None: no limit.
 
     Anything but a positive, finite number counts as not given.
     """
@@ -86,4 +86,4 @@ def drain_seconds(scrape_timeout: str) -> float | None:
         seconds = float(scrape_timeout)
     except ValueError:
         return None
-    return seconds * DRAIN_SHARE if math.isfinite(seconds) and seconds > 0 else None
+    return seconds if math.isfinite(seconds) and seconds > 0 else None

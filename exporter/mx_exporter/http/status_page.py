@@ -7,7 +7,7 @@ fetched from elsewhere. Everything that comes from outside is escaped.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import NamedTuple
 
@@ -51,58 +51,67 @@ class Seen(NamedTuple):
     role: str
 
 
-def render(diagnosis: Diagnosis, seen: Seen | None) -> bytes:
+#: Gives what stands at the directory.
+Diagnose = Callable[[], Diagnosis]
+
+#: Gives what was read.
+See = Callable[[], Seen]
+
+
+def render(diagnose: Diagnose, see: See | None, failed: Callable[[str, Exception], None]) -> bytes:
     """The page.
 
-    :param diagnosis: what stands at the directory.
-    :param seen: what was read; None before the first fold is done.
+    :param see: None before the first fold is done.
+    :param failed: told the name of a section that is left out, and what it raised.
     """
-    body = [
+    page = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        '<head><meta charset="utf-8"><title>mx-metrics</title></head>',
+        "<body>",
         "<h1>mx-metrics</h1>",
         "<p>Reads the event logs of ModelExpress ranks and serves the metrics derived from "
         "them.</p>",
         "<ul>",
         *(f'<li><a href="{path}">{path}</a> {text}</li>' for path, text in LINKS),
         "</ul>",
-        *_table(
-            "The directory",
-            [
-                ("version", VERSION),
-                ("path", diagnosis.path),
-                ("state", "is being read for the first time" if seen is None else diagnosis.what),
-                ("owner", diagnosis.owner or "-"),
-                ("mode", diagnosis.mode or "-"),
-                ("running as", user_text(os.geteuid())),
-                ("role", "-" if seen is None else seen.role),
-                ("looking for", PATTERN),
-            ],
-        ),
     ]
-    if seen is None:
-        body.append("<p>Until that is done, /metrics answers 503.</p>")
-    else:
-        if diagnosis.state != "segments":
-            body += _nothing(diagnosis)
-        if seen.snapshot_trouble:
-            body += _short(seen.snapshot_trouble)
-        if seen.retention_trouble:
-            body += _stuck(seen)
-        body += _numbers(seen)
-    page = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        '<head><meta charset="utf-8"><title>mx-metrics</title></head>',
-        "<body>",
-        *body,
-        "</body>",
-        "</html>",
-        "",
-    ]
+    for name, section in _SECTIONS.items():
+        try:
+            page += list(section(diagnose, see))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are shown
+            failed(name, error)
+            page.append(f"<p>{name} could not be shown; see the exporter's log.</p>")
+    page += ["</body>", "</html>", ""]
     # A path may hold bytes that are no UTF-8.
     return "\n".join(page).encode("utf-8", "replace")
 
 
-def _nothing(diagnosis: Diagnosis) -> Iterable[str]:
+def _directory(diagnose: Diagnose, see: See | None) -> Iterable[str]:
+    diagnosis = diagnose()
+    state = "is being read for the first time" if see is None else diagnosis.what
+    return _table(
+        "The directory",
+        [
+            ("version", VERSION),
+            ("path", diagnosis.path),
+            ("state", state),
+            ("owner", diagnosis.owner or "-"),
+            ("mode", diagnosis.mode or "-"),
+            ("running as", user_text(os.geteuid())),
+            ("role", "-" if see is None else see().role),
+            ("looking for", PATTERN),
+        ],
+    )
+
+
+def _causes(diagnose: Diagnose, see: See | None) -> Iterable[str]:
+    if see is None:
+        yield "<p>Until that is done, /metrics answers 503.</p>"
+        return
+    diagnosis = diagnose()
+    if diagnosis.state == "segments":
+        return
     yield "<h2>There is nothing to show; the likeliest causes</h2>"
     yield "<ol>"
     for cause in CAUSES[diagnosis.state]:
@@ -113,7 +122,10 @@ def _nothing(diagnosis: Diagnosis) -> Iterable[str]:
         yield f"<p>What is there instead: {escape(kinds)}</p>"
 
 
-def _short(trouble: str) -> Iterable[str]:
+def _snapshot(_: Diagnose, see: See | None) -> Iterable[str]:
+    trouble = "" if see is None else see().snapshot_trouble
+    if not trouble:
+        return
     yield "<h2>The totals are too low</h2>"
     yield (
         f"<p>{SNAPSHOT_NAME} {escape(trouble)}. What it stands for is missing from the metrics. "
@@ -122,7 +134,12 @@ def _short(trouble: str) -> Iterable[str]:
     )
 
 
-def _stuck(seen: Seen) -> Iterable[str]:
+def _stuck(_: Diagnose, see: See | None) -> Iterable[str]:
+    if see is None:
+        return
+    seen = see()
+    if not seen.retention_trouble:
+        return
     yield "<h2>The directory cannot be compacted</h2>"
     yield (
         f"<p>{escape(seen.retention_trouble)}. When our files take {seen.limit_bytes} bytes, ranks "
@@ -131,7 +148,10 @@ def _stuck(seen: Seen) -> Iterable[str]:
     )
 
 
-def _numbers(seen: Seen) -> Iterable[str]:
+def _numbers(_: Diagnose, see: See | None) -> Iterable[str]:
+    if see is None:
+        return
+    seen = see()
     yield from _table(
         "Read so far",
         [
@@ -164,3 +184,14 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> Iterable[str]:
     for name, value in rows:
         yield f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
     yield "</table>"
+
+
+#: The sections by their names, in their order. Those that need nothing of a diagnosis or of what
+#: was read do not ask for it.
+_SECTIONS: Mapping[str, Callable[[Diagnose, See | None], Iterable[str]]] = {
+    "the directory": _directory,
+    "the causes": _causes,
+    "the snapshot": _snapshot,
+    "the compaction": _stuck,
+    "the numbers": _numbers,
+}

@@ -21,7 +21,8 @@ from ..directory.maintenance import Maintenance
 from ..directory.settling import SETTLE_SECONDS
 from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
-from ..exposition.samples import FamilySamples, derived_families
+from ..exposition.renderer import Failures, Renderer
+from ..exposition.samples import Collector, derived_collectors
 from ..http import status_page
 from . import self_metrics
 
@@ -53,11 +54,13 @@ class Pipeline:
         )
         self._watcher = Watcher(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
-        #: By format: what `_folded` gave at the follower's so many changes.
-        self._rendered: dict[bool, tuple[int, bytes]] = {}
+        self._failures = Failures()
+        #: By format, once it is asked for: of what the fold alone tells, and of ourselves.
+        self._renderers: dict[bool, tuple[Renderer, Renderer]] = {}
+        self._late = 0
         self._drain_seconds = 0.0
         self._logged_state = ""
-        self._diagnosis = self._diagnose()
+        self._diagnosis: Diagnosis | Exception = self._diagnose()
 
     def drain(self, deadline: float | None) -> bool:
         """Fold what is in the directory now; stop at ``deadline`` (monotonic seconds).
@@ -71,13 +74,13 @@ class Pipeline:
             self._follower.drain(deadline)
             self._maintenance.ship_and_compact(self._follower)
         self._drain_seconds = time.monotonic() - started
-        self._diagnosis = self._diagnose()
-        if self._diagnosis.state != self._logged_state:
-            self._logged_state = self._diagnosis.state
-            if self._logged_state == "segments":
+        self._diagnosis = found = self._diagnose()
+        if isinstance(found, Diagnosis) and found.state != self._logged_state:
+            self._logged_state = found.state
+            if found.state == "segments":
                 logger.info("found %d segments", len(self._follower.segments))
             else:
-                logger.warning("nothing to show: %s", self._diagnosis.text)
+                logger.warning("nothing to show: %s", found.text)
         return self._follower.bytes_unread == 0
 
     def hurry(self, deadline: float) -> None:
@@ -93,24 +96,75 @@ class Pipeline:
         self._follower.settle_at_once()
 
     def page(self, openmetrics: bool) -> bytes:
-        """The exposition: the derived families, then those about ourselves."""
-        changes, folded = self._rendered.get(openmetrics, (-1, b""))
-        if changes != self._follower.changes:
-            folded = text.render(self._folded(), openmetrics=openmetrics)
-            self._rendered[openmetrics] = (self._follower.changes, folded)
+        """The exposition: the derived families, then those about ourselves.
+
+        What raises is left out, counted and logged; the rest is shown.
+        """
+        if openmetrics not in self._renderers:
+            of_fold, of_us = (Renderer(self._failures, openmetrics=openmetrics) for _ in range(2))
+            self._renderers[openmetrics] = of_fold, of_us
+        of_fold, of_us = self._renderers[openmetrics]
         reading = self_metrics.Reading(
-            self._follower, self._maintenance, self._drain_seconds, self._diagnosis.state
+            self._follower,
+            self._maintenance,
+            self._drain_seconds,
+            self._diagnosed,
+            self._failures,
+            self._late,
         )
-        about = [
-            *self_metrics.own_families(reading),
-            *self_metrics.process_families(self._process),
-        ]
-        return text.join(folded, text.render(about, openmetrics=openmetrics))
+        folded = of_fold.texts(self._folded(), self._follower.changes)
+        about = of_us.texts(self_metrics.collectors(reading, self._process))
+        return text.page([*folded, *about], openmetrics)
 
     def index(self) -> bytes:
-        """The page for people."""
+        """The page for people. A section that raises is left out, counted and logged."""
+        return status_page.render(self._diagnosed, self._seen, self._failures.note)
+
+    def starting(self) -> bytes:
+        """The page for people before the first fold is done."""
+        return status_page.render(self._diagnosed, None, self._failures.note)
+
+    def note_late(self, seconds: float) -> None:
+        """A page was made only after its scrape's time-out, of so many seconds."""
+        if not self._late:
+            logger.error(
+                "a page took longer than its scrape's time-out, %g s; later ones are counted in "
+                "mx_exporter_scrapes_late_total: raise scrape_timeout, or lower --max-series",
+                seconds,
+            )
+        self._late += 1
+
+    def close(self) -> None:
+        """Stop watching the directory, and let go of it."""
+        self._watcher.stop()
+        self._maintenance.close(self._follower)
+
+    def _folded(self) -> Iterator[Collector]:
+        """What depends on the fold alone, and stays the same as long as it does."""
+        fold, with_ids = self._follower.fold, self._settings.source_id_label
+        yield from derived_collectors(fold.catalog, fold.state, source_id_label=with_ids)
+        yield from fold_metrics.fold_collectors(fold, source_id_label=with_ids)
+
+    def _diagnose(self) -> Diagnosis | Exception:
+        """The diagnosis, or what it raises: it is shown, and no drain fails for it."""
+        try:
+            return diagnose(
+                self._settings.directory,
+                segments=len(self._follower.segments) + len(self._follower.covered),
+                client_files=self._follower.foreign_db_files,
+                trouble=self._follower.trouble,
+            )
+        except Exception as error:  # noqa: BLE001 - raised where it would be shown
+            return error
+
+    def _diagnosed(self) -> Diagnosis:
+        if isinstance(self._diagnosis, Exception):
+            raise self._diagnosis
+        return self._diagnosis
+
+    def _seen(self) -> status_page.Seen:
         state, follower = self._follower.fold.state, self._follower
-        seen = status_page.Seen(
+        return status_page.Seen(
             segments=len(follower.segments),
             writers_alive=follower.writers_alive,
             writers_gone=state.gone,
@@ -130,29 +184,4 @@ class Pipeline:
             snapshot_trouble=follower.snapshot_trouble,
             retention_trouble=self._maintenance.compactor.trouble,
             role=self._maintenance.role,
-        )
-        return status_page.render(self._diagnosis, seen)
-
-    def starting(self) -> bytes:
-        """The page for people before the first fold is done."""
-        return status_page.render(self._diagnosis, None)
-
-    def close(self) -> None:
-        """Stop watching the directory, and let go of it."""
-        self._watcher.stop()
-        self._maintenance.close(self._follower)
-
-    def _folded(self) -> Iterator[FamilySamples]:
-        """What depends on the fold alone, and stays the same as long as it does."""
-        fold, with_ids = self._follower.fold, self._settings.source_id_label
-        yield from derived_families(fold.catalog, fold.state, source_id_label=with_ids)
-        yield from fold_metrics.state_families(fold.state)
-        yield from fold_metrics.capped_families(fold, source_id_label=with_ids)
-
-    def _diagnose(self) -> Diagnosis:
-        return diagnose(
-            self._settings.directory,
-            segments=len(self._follower.segments) + len(self._follower.covered),
-            client_files=self._follower.foreign_db_files,
-            trouble=self._follower.trouble,
         )

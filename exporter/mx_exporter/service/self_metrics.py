@@ -15,8 +15,9 @@ from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
 from ..directory.reading import IGNORED
 from ..directory.shipper import WAYS, Shipper
-from ..exposition.rows import Row, Values, read_rows
-from ..exposition.samples import FamilySamples, Point
+from ..exposition.renderer import Failures
+from ..exposition.rows import Row, Values, row_collectors
+from ..exposition.samples import Collector, FamilySamples, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,17 @@ class Reading:
     """What the own families are read from.
 
     :ivar drain_seconds: duration of the latest drain.
-    :ivar directory_state: a key of `diagnosis.STATES`.
+    :ivar diagnose: gives the diagnosis of that drain.
+    :ivar failures: what was left out of pages.
+    :ivar late: pages that were made after their scrape's time-out.
     """
 
     follower: Follower
     maintenance: Maintenance
     drain_seconds: float
-    directory_state: str
+    diagnose: Callable[[], diagnosis.Diagnosis]
+    failures: Failures
+    late: int
 
 
 def _where_shipped(
@@ -190,17 +195,32 @@ ROWS: tuple[Row[Reading], ...] = (
         "gauge",
         "What stands at the directory: 1 for the state it is in. Anything but segments means "
         "that there is nothing to derive metrics from.",
-        lambda reading: {reading.directory_state: 1},
+        lambda reading: {reading.diagnose().state: 1},
         ("state",),
         diagnosis.STATES,
         as_declared=True,
     ),
+    Row(
+        "mx_exporter_scrapes_late_total",
+        "counter",
+        "Scrapes whose page was made only after their time-out.",
+        lambda reading: reading.late,
+    ),
+    Row(
+        "mx_exporter_page_failures_total",
+        "counter",
+        "Times that something was left out of a page because making it failed, by family, or by "
+        "part of the page for people; the log says why.",
+        lambda reading: reading.failures.counts,
+        ("part",),
+    ),
 )
 
 
-def own_families(reading: Reading) -> Iterator[FamilySamples]:
-    """The families of the table as they are now."""
-    return read_rows(ROWS, reading)
+def collectors(reading: Reading, process: ProcessCollector) -> Iterator[Collector]:
+    """The families of the table, then those of this process."""
+    yield from row_collectors(ROWS, reading)
+    yield Collector("process", lambda: process_families(process))
 
 
 def process_families(collector: ProcessCollector) -> Iterator[FamilySamples]:

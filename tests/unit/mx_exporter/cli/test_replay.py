@@ -18,6 +18,8 @@ import zstandard
 
 from mx_exporter.config import SOURCE_ID_WARNING
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import SUM
+from mx_exporter.exposition import samples
 from mx_exporter.offline import fold_sources, writers
 from mx_exporter.offline.sources import find
 from tests.support import ROOT, Lines, Spawner, clean_environment, envelopes, load_logs, wait_until
@@ -48,6 +50,33 @@ def test_prints_what_the_live_exporter_serves(tmp_path: Path, run: Run) -> None:
     assert out == derived_page(state)
     assert b"mx_load_seconds_count" in out
     assert b"source_worker_id" not in out
+
+
+@pytest.mark.parametrize("output", ["text", "openmetrics", "json"])
+def test_a_family_that_cannot_be_printed_costs_that_family(
+    output: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks(tmp_path)
+    whole = run(tmp_path, output=output)[1]
+
+    def broken(*_: object) -> object:
+        raise RuntimeError("no sum")
+
+    monkeypatch.setitem(samples._MAKE, SUM, broken)
+    code, out, err = run(tmp_path, output=output)
+    lost = [family.name for family in CATALOG.families if family.measure == SUM]
+    assert (code, err) == (
+        1,
+        "".join(
+            f"mx-metrics: {name} could not be printed: RuntimeError: no sum\n"
+            for name in lost
+            if name.encode() in whole
+        ),
+    )
+    assert err
+    words = [name.removesuffix("_total").encode() for name in lost]
+    kept = [line for line in whole.splitlines(True) if not any(word in line for word in words)]
+    assert out == b"".join(kept)
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case.name)

@@ -176,6 +176,22 @@ def test_the_drain_stops_at_the_scrapes_deadline(
     assert answer.sample("mx_exporter_duplicates_total") == 0
 
 
+def test_a_page_that_is_made_too_late_is_counted_and_said_once(
+    exporter: serving.Exporter,
+) -> None:
+    late = "mx_exporter_scrapes_late_total"
+    assert exporter.get(X_Prometheus_Scrape_Timeout_Seconds="600").sample(late) == 0
+    for _ in range(2):
+        assert exporter.get(X_Prometheus_Scrape_Timeout_Seconds="0.0000001").status == 200
+    # A scrape that gives up hangs up.
+    request = (
+        b"GET /metrics HTTP/1.1\r\nHost: a\r\nX-Prometheus-Scrape-Timeout-Seconds: 1e-7\r\n\r\n"
+    )
+    exporter.connect(request).close()
+    support.wait_until(lambda: exporter.get().sample(late) == 3)
+    assert exporter.log.count("a page took longer than its scrape's time-out, 1e-07 s") == 1
+
+
 @pytest.fixture
 def held(spawn: support.Spawner, tmp_path: Path) -> Iterator[tuple[serving.Exporter, IO[bytes]]]:
     """An exporter whose first drain begins only when the pipe that is given is closed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mx_exporter.http.negotiate import drain_seconds, wants_gzip, wants_openmetrics
+from mx_exporter.http.negotiate import timeout_seconds, wants_gzip, wants_openmetrics
 
 #: What Prometheus 2.42 and 3.x send.
 PROMETHEUS_2 = (
@@ -88,11 +88,11 @@ def test_accept_encoding(accept: str, zipped: bool) -> None:
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
-        ("10", 8.0),
-        ("0.5", 0.4),
-        (" 10.000000 ", 8.0),
+        ("10", 10.0),
+        ("0.5", 0.5),
+        (" 10.000000 ", 10.0),
         *((junk, None) for junk in ("", "soon", "nan", "inf", "-1", "0", "1e400", "10, 10")),
     ],
 )
 def test_scrape_timeout(header: str, seconds: float | None) -> None:
-    assert drain_seconds(header) == seconds
+    assert timeout_seconds(header) == seconds

@@ -177,7 +177,37 @@ def test_a_label_that_grows_without_end_is_warned_of(
 @pytest.mark.parametrize("state", STATES)
 def test_any_path_can_be_shown(state: str) -> None:
     path = os.fsdecode(b"/a\xff<script>\n")
-    for seen in (None, status_page.Seen(*[0] * 12, "", 0.0, 0, 0, "<b>", "<i>", "owner")):
-        shown = Reader(status_page.render(Diagnosis(path, state), seen).decode())
+    seen = status_page.Seen(*[0] * 12, "", 0.0, 0, 0, "<b>", "<i>", "owner")
+    for see in (None, lambda: seen):
+        page = status_page.render(lambda: Diagnosis(path, state), see, _must_not_fail)
+        shown = Reader(page.decode())
         assert "script" not in shown.tags
         assert "/a?<script>" in shown.text
+
+
+def _must_not_fail(section: str, error: Exception) -> None:
+    raise AssertionError(section) from error
+
+
+def test_a_section_that_raises_costs_that_section() -> None:
+    def broken() -> Any:
+        raise RuntimeError("50% <off>")
+
+    diagnosis = Diagnosis("/a", "segments")
+    seen = status_page.Seen(*[0] * 12, "", 0.0, 0, 0, "is <bad>", "", "owner")
+    for diagnose, see, left_out in (
+        (broken, lambda: seen, ["the directory", "the causes"]),
+        (
+            lambda: diagnosis,
+            broken,
+            ["the directory", "the snapshot", "the compaction", "the numbers"],
+        ),
+        (broken, None, ["the directory"]),
+    ):
+        failed: list[str] = []
+        page = status_page.render(diagnose, see, lambda name, _: failed.append(name))  # noqa: B023
+        shown = Reader(page.decode()).text
+        assert failed == left_out
+        assert [name for name in left_out if f"{name} could not be shown" in shown] == left_out
+        assert "/metrics" in shown
+        assert ("The totals are too low" in shown) == (diagnose is broken and see is not None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.process_collector import ProcessCollector
 
 from mx_exporter.config import Directory, Settings
 from mx_exporter.core.builtin import CATALOG
@@ -17,7 +18,7 @@ from mx_exporter.directory.follower import Follower
 from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.directory.scan import Scan
 from mx_exporter.exposition import fold_metrics, text
-from mx_exporter.exposition.samples import FamilySamples, derived_families
+from mx_exporter.exposition.samples import Collector, derived_collectors
 from mx_exporter.service import pipeline as pipeline_module
 from mx_exporter.service.pipeline import Pipeline
 from tests.support import Lines, wait_until
@@ -119,11 +120,11 @@ def test_files_opened_for_one_event(tmp_path: Path) -> None:
 def folded_again(running: Pipeline, *, with_ids: bool, openmetrics: bool) -> bytes:
     """The part of the page that the fold alone tells, made from scratch."""
     fold = follower(running).fold
-    families = [
-        *derived_families(fold.catalog, fold.state, source_id_label=with_ids),
-        *fold_metrics.state_families(fold.state),
-        *fold_metrics.capped_families(fold, source_id_label=with_ids),
+    collectors = [
+        *derived_collectors(fold.catalog, fold.state, source_id_label=with_ids),
+        *fold_metrics.fold_collectors(fold, source_id_label=with_ids),
     ]
+    families = [family for collector in collectors for family in collector.collect()]
     return text.render(families, openmetrics=openmetrics).removesuffix(b"# EOF\n")
 
 
@@ -196,11 +197,11 @@ def test_a_page_that_stays_is_not_made_again(
     finished(directory, 3)
     made = []
 
-    def counted(*arguments: Any, **options: Any) -> Iterator[FamilySamples]:
+    def counted(*arguments: Any, **options: Any) -> Iterator[Collector]:
         made.append(options)
-        return derived_families(*arguments, **options)
+        return derived_collectors(*arguments, **options)
 
-    monkeypatch.setattr(pipeline_module, "derived_families", counted)
+    monkeypatch.setattr(pipeline_module, "derived_collectors", counted)
     with Writer(directory) as writer, pipeline(directory) as running:
         for openmetrics in (False, True, False, True):
             running.drain(None)
@@ -210,6 +211,50 @@ def test_a_page_that_stays_is_not_made_again(
         running.drain(None)
         running.page(True)
         assert len(made) == 3
+
+
+def test_a_part_that_raises_costs_that_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The diagnosis is made by each drain, which goes on."""
+    directory = tmp_path / "log"
+    finished(directory, 1)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("broken")
+
+    with Writer(directory) as writer, pipeline(directory) as running:
+        whole = running.page(True)
+        monkeypatch.setattr(pipeline_module, "diagnose", broken)
+        monkeypatch.setattr(ProcessCollector, "collect", broken)
+        monkeypatch.setattr(Follower, "ignored", property(broken))
+        writer.log()
+        assert running.drain(None)
+        running.page(True)
+        page = running.page(True)
+        left_out = {
+            "mx_exporter_files_ignored",
+            "mx_exporter_directory_state",
+            "process",
+        }
+        for part in left_out:
+            assert f'mx_exporter_page_failures_total{{part="{part}"}} '.encode() in page
+        missing = {line for line in helps(whole) if line not in helps(page)}
+        assert {name.split()[2] for name in missing if "process_" not in name} == {
+            "mx_exporter_files_ignored",
+            "mx_exporter_directory_state",
+        }
+        assert b"the directory could not be shown" in running.index()
+        monkeypatch.undo()
+        running.drain(None)
+        assert helps(running.page(True)) == helps(whole)
+        assert b"could not be shown" not in running.index()
+    assert len(caplog.records) == 5  # three parts of the page, two sections of the other
+
+
+def helps(page: bytes) -> list[str]:
+    """The families of a page."""
+    return [line for line in page.decode().splitlines() if line.startswith("# HELP")]
 
 
 def test_segments_are_offered_for_shipping_when_there_are_others(tmp_path: Path) -> None:
