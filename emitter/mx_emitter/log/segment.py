@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from mx_log.files import SegmentName
 
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+# With O_EXCL no link is followed either.
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 # Where an engine closed its standard streams, the lowest free descriptor is one of theirs, and
 # whatever it prints would land in the log.
@@ -29,9 +30,9 @@ GET_MARK = fcntl.F_GETSIG
 
 
 class Segment:
-    """An open segment. ``locked`` is false where the file system has no ``flock``."""
+    """An open segment: its descriptor, -1 once it is closed, and its size when it was made."""
 
-    __slots__ = ("_identity", "_marked", "fd", "locked", "name", "size")
+    __slots__ = ("_identity", "_marked", "fd", "size")
 
     def __init__(
         self,
@@ -42,11 +43,11 @@ class Segment:
     ) -> None:
         """Make the segment in the directory ``folder`` (a descriptor).
 
-        ``header(locked)`` is its first line. The file gets its name when the lock is held and the
-        header is written: whoever sees it sees both. Raises OSError and then leaves nothing, also
-        when ``abandoned()`` says that this process is a forked child of the one it was made for.
+        ``header(locked)`` is its first line; ``locked`` is false where the file system has no
+        ``flock``. The file gets its name when the lock is held and the header is written: whoever
+        sees it sees both. Raises OSError and then leaves nothing, also when ``abandoned()`` says
+        that this process is a forked child of the one it was made for.
         """
-        self.name = name
         temporary, final = name.temporary, str(name)
 
         def check() -> None:
@@ -65,11 +66,11 @@ class Segment:
         fd = os.open(temporary, _FLAGS, 0o600, dir_fd=folder)
         status = os.fstat(fd)
         self._identity = (status.st_dev, status.st_ino)
-        self.fd = _moved_up(fd)
-        self._marked = _mark(self.fd)
+        self.fd = fd
         try:
-            self.locked = _lock(self.fd)
-            line = header(self.locked)
+            self.fd = _moved_up(fd)
+            self._marked = _mark(self.fd)
+            line = header(_lock(self.fd))
             os.fchmod(self.fd, 0o644)  # whatever the umask: the exporter may be another user
             check()
             written = os.write(self.fd, line)
@@ -91,7 +92,7 @@ class Segment:
             if self._marked:
                 return fcntl.fcntl(self.fd, GET_MARK) == MARK
             return self._is_identical(os.fstat(self.fd))
-        except OSError:
+        except (OSError, ValueError):  # a ValueError where it was closed by ourselves
             return False
 
     def state(self) -> str:
@@ -108,9 +109,10 @@ class Segment:
     def length(self) -> int:
         """Bytes in the file; 0 where that cannot be told."""
         try:
-            return os.fstat(self.fd).st_size if self.is_ours() else 0
+            status = os.fstat(self.fd)
         except OSError:
             return 0
+        return status.st_size if self._is_identical(status) else 0
 
     def close(self) -> None:
         """Close the descriptor, unless it is somebody else's by now; never unlock it (a lock is

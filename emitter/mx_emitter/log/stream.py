@@ -74,6 +74,7 @@ class Stream:
         "_limit",
         "_line",
         "_lock",
+        "_logged",
         "_next_segment",
         "_next_seq",
         "_next_try",
@@ -130,6 +131,7 @@ class Stream:
         self._segment_bytes = settings.segment_bytes  # less on a small volume
         self._limit = -1  # a line may be written while the size stays within; -1: look first
         self._unclean: int | None = None  # seq of a write that is not known to be complete
+        self._logged: bytes | None = None  # of an event that was logged, though `_put` raised
         self._unsettled = False  # there is something for _settle
         self._opening = False
         self._overdue = False  # the segment should have been followed by another
@@ -178,10 +180,10 @@ class Stream:
         except Exception:
             warn_once.uncounted += ("unencodable",)
         if self._unsettled or warn_once.uncounted:
-            try:
+            try:  # noqa: SIM105 - it would be a call
                 self._settle()
             except Exception:  # the next event tries again
-                self._unsettled = True
+                pass
 
     def drop(self, reason: str) -> None:
         """Count an event that could not be turned into a line. Never raises an Exception.
@@ -192,10 +194,10 @@ class Stream:
             self._locked(self._count_drop, reason)
         except Exception:
             warn_once.uncounted += (reason,)
-        try:
+        try:  # noqa: SIM105 - it would be a call
             self._settle()
         except Exception:  # the next event tries again
-            self._unsettled = True
+            pass
 
     def look_up_rank(self, said: int | None = None) -> None:
         """Take the rank the engine said, once it said one, else look again."""
@@ -323,8 +325,8 @@ class Stream:
                     free += [seq]
                 raise
             except BaseException:
-                if drawn:
-                    self._settle_write(segment, seq, size)
+                if drawn and self._settle_write(segment, seq, size):
+                    self._logged = own
                 raise
 
         self._size += written
@@ -336,10 +338,11 @@ class Stream:
             self._unclean = None
         return None
 
-    def _settle_write(self, segment: Segment, seq: int, size: int) -> None:
+    def _settle_write(self, segment: Segment, seq: int, size: int) -> bool:
         """A signal handler raised as the write of ``size`` bytes returned what nobody knows now.
 
         The file tells it. Where the handler's own events went on to another, it was whole.
+        Returns whether it was.
         """
         written = size
         if segment is self._segment:
@@ -347,8 +350,10 @@ class Stream:
             self._size += max(0, written)
         if written < size:
             self._free.append(seq)
-        elif self._unclean == seq:
+            return False
+        if self._unclean == seq:
             self._unclean = None
+        return True
 
     def _turn(self) -> int:
         """Once a second: what its lines share, and whether all is as it was left.
@@ -512,17 +517,21 @@ class Stream:
         if self._opening:
             return False
         self._unsettled = False
-        while warn_once.uncounted:
-            self._count_drop(warn_once.uncounted.pop())
-        while self._pending:
-            # Each is taken by what is no call: a signal handler's event would log it once more.
-            event = self._pending[0]
-            del self._pending[0]
-            reason = self._put(*event)
-            if reason is not None:
-                self._count_drop(reason)
-        for reason in list(self._dropped):
-            self._tell(reason)
+        try:
+            while warn_once.uncounted:
+                self._count_drop(warn_once.uncounted.pop())
+            while self._pending:
+                # Each is taken by what is no call: a signal handler's event would log it once more.
+                event = self._pending[0]
+                del self._pending[0]
+                reason = self._put(*event)
+                if reason is not None:
+                    self._count_drop(reason)
+            for reason in list(self._dropped):
+                self._tell(reason)
+        except BaseException:
+            self._unsettled = True  # what is left is for the next event
+            raise
         return True
 
     def _tell(self, reason: str) -> None:
@@ -530,14 +539,15 @@ class Stream:
 
         In a full directory it goes where events may not: to what is left of the segment.
         """
-        count = self._dropped[reason]
-        if not count:
+        if not self._dropped[reason]:
             return
-        if self._full and count * UNTOLD_PART <= self._told.get(reason, 0):
+        if self._full and self._dropped[reason] * UNTOLD_PART <= self._told.get(reason, 0):
             self._unsettled = True
             return
+        # No call stands between: a signal handler's event may be dropped, too.
+        count = self._dropped[reason]
         self._dropped[reason] = 0
-        written = False
+        own, written = None, False
         try:
             own = encode({"reason": reason, "count": count})[1:-2]
             if self._full:
@@ -546,7 +556,7 @@ class Stream:
         finally:
             if self._full:
                 self._limit = -1
-            if written:
+            if written or (own is not None and self._logged is own):
                 self._told[reason] = self._told.get(reason, 0) + count
             else:
                 self._dropped[reason] += count

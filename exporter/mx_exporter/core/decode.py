@@ -247,11 +247,8 @@ def _type_of(event: schema.Event) -> type[Event]:
 
 def _field(field: schema.Field) -> tuple[str, Any] | tuple[str, Any, Any]:
     kind = _KINDS[field.kind][0]
-    if field.required:
-        return (field.name, kind)
-    if field.kind in (TEXT, INTEGER):  # it may be missing, but not null
-        return (field.name, kind | msgspec.UnsetType, msgspec.UNSET)
-    return (field.name, kind, None)
+    # One that may be missing is None then; whether a line may say null is a matter of its kind.
+    return (field.name, kind) if field.required else (field.name, kind, None)
 
 
 # --------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ import json
 import os
 import signal
 import stat
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -192,6 +194,15 @@ def test_keys_stand_in_one_order(log: Log, monkeypatch: pytest.MonkeyPatch) -> N
     assert {line["rank"] for line in log.lines()} == {3}
 
 
+def test_a_scheme_that_is_the_name_of_a_level_stays(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_SCHEME", "info")
+    get_logger().warning("own")
+    (event,) = log.events()
+    assert (event["level"], event["scheme"]) == ("warning", "info")
+
+
 def test_another_rank_is_on_the_next_line(log: Log) -> None:
     for rank in range(50):
         enable_metrics(rank=rank)
@@ -200,6 +211,224 @@ def test_another_rank_is_on_the_next_line(log: Log) -> None:
     assert [line["timestamp"] for line in log.lines()] == sorted(
         line["timestamp"] for line in log.lines()
     )
+
+
+def test_the_rank_that_the_engine_said_stays_whatever_others_say(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "7")
+
+    def rank() -> int:
+        metrics.record_nixl_receive("empty")
+        return int(log.events()[-1]["rank"])
+
+    assert rank() == 7
+    torch = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 5
+    )
+    monkeypatch.setitem(sys.modules, "torch.distributed", torch)  # type: ignore[arg-type]
+    assert rank() == 7, "nobody has looked again"
+    sink.ask_torch()
+    assert rank() == 5
+    enable_metrics(rank=3)
+    assert rank() == 3
+    sink.ask_torch()
+    assert rank() == 3
+    enable_metrics()
+    assert rank() == 3
+    enable_metrics(rank=0)
+    assert rank() == 0
+    monkeypatch.delitem(sys.modules, "torch.distributed")
+    sink.ask_torch()
+    assert rank() == 0
+
+
+def test_a_torch_that_knows_no_rank_takes_none_away(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "7")
+    metrics.record_nixl_receive("empty")
+    sink.ask_torch()
+    metrics.record_nixl_receive("empty")
+    assert [line["rank"] for line in log.lines()] == [7, 7, 7]
+
+
+# --------------------------------------------------------------------------------------
+# Time
+
+
+#: A moment at which a second begins.
+SECOND = 1_767_225_600 * 10**9
+
+
+class Clock:
+    """The clock that events are stamped by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = SECOND
+        monkeypatch.setattr("mx_emitter.log.stream.time_ns", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_timestamps_follow_the_clock_over_the_ends_of_seconds_and_back(
+    log: Log, clock: Clock
+) -> None:
+    expected = []
+    for nanos, stamp in (
+        (0, "00:00:00.000000"),
+        (999, "00:00:00.000000"),
+        (1000, "00:00:00.000001"),
+        (10**9 - 1, "00:00:00.999999"),
+        (10**9, "00:00:01.000000"),
+        (2 * 10**9 - 1, "00:00:01.999999"),
+        (10**9 - 1, "00:00:00.999999"),
+        (61 * 10**9, "00:01:01.000000"),
+    ):
+        clock.now = SECOND + nanos
+        metrics.record_nixl_receive("empty")
+        expected.append(f"2026-01-01T{stamp}Z")
+    assert [event["timestamp"] for event in log.events()] == expected
+    assert log.lines()[0]["timestamp"] == expected[0]
+
+
+def test_a_header_has_the_time_at_which_its_segment_is_made(log: Log, clock: Clock) -> None:
+    clock.now += 999_999_999
+    assert enable_metrics()
+    assert log.lines()[0]["timestamp"] == "2026-01-01T00:00:00.999999Z"
+
+
+def test_a_segment_is_looked_at_once_a_second(
+    log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, fstat = 0, os.fstat
+
+    def look(fd: int) -> os.stat_result:
+        nonlocal looks
+        looks += 1
+        return fstat(fd)
+
+    def looks_for(seconds: float) -> int:
+        nonlocal looks
+        clock.now += int(seconds * 10**9)
+        looks = 0
+        for _ in range(5):
+            metrics.record_nixl_receive("empty")
+        return looks
+
+    metrics.record_nixl_receive("empty")
+    monkeypatch.setattr(os, "fstat", look)
+    assert [looks_for(seconds) for seconds in (0, 0.5, 0.5, 0, 0.999, 0.001)] == [0, 0, 1, 0, 0, 1]
+
+
+# --------------------------------------------------------------------------------------
+# A segment that others touch
+
+
+def results(log: Log) -> list[str]:
+    return [event["result"] for event in log.events("source_attempted")]
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(
+    ("taken", "marked"),
+    [(None, True), (None, False), ("theirs", True), ("theirs", False), ("ours", True)],
+)
+def test_a_descriptor_that_somebody_closed_is_neither_written_to_nor_closed(
+    taken: str | None,
+    marked: bool,
+    later: bool,
+    log: Log,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing has its number by now, or a file of the engine's, or our own, opened again."""
+    if not marked:
+        monkeypatch.setattr("mx_emitter.log.segment._mark", lambda _fd: False)
+    metrics.record_attempt("random", "before")
+    assert sink.stream is not None
+    number = sink.stream._fd
+    os.close(number)
+    (tmp_path / "theirs").write_bytes(b"WEIGHTS")
+    if taken is not None:
+        theirs = os.open(tmp_path / "theirs" if taken == "theirs" else log.segments()[0], os.O_RDWR)
+        os.dup2(theirs, number)
+        os.close(theirs)
+    clock.now += later * 10**9
+    for result in ("after", "last"):
+        metrics.record_attempt("random", result)
+    if taken is not None:
+        os.fstat(number)
+        os.close(number)
+    assert (tmp_path / "theirs").read_bytes() == b"WEIGHTS"
+    assert results(log) == ["before", "after", "last"]
+    assert len(log.segments()) == 2
+    log.check_books()
+
+
+def test_a_segment_that_was_removed_is_followed_by_another_within_a_second(
+    log: Log, clock: Clock
+) -> None:
+    metrics.record_attempt("random", "before")
+    assert sink.stream is not None
+    number = sink.stream._fd
+    log.segments()[0].unlink()
+    metrics.record_attempt("random", "lost")
+    clock.now += 10**9
+    metrics.record_attempt("random", "after")
+    assert results(log) == ["after"]
+    assert [line["seq"] for line in log.lines()] == [3, 4]
+    assert log.lines()[0]["segment"] == 1
+    assert not os.path.exists(f"/proc/self/fd/{number}") or sink.stream._fd == number
+
+
+# --------------------------------------------------------------------------------------
+# Threads
+
+
+class Held:
+    """A lock that another thread has until it was asked for so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.asked: list[float] = []
+        self.had = False
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        self.asked.append(timeout if blocking else 0)
+        self.had = len(self.asked) > self.times
+        return self.had
+
+    def release(self) -> None:
+        if not self.had:
+            raise RuntimeError("cannot release un-acquired lock")
+        self.had = False
+
+
+@pytest.mark.parametrize("times", [0, 1, 3])
+@pytest.mark.parametrize("what", ["an event", "an opening", "a drop"])
+def test_whatever_needs_the_lock_waits_for_the_thread_that_has_it(
+    what: str, times: int, log: Log
+) -> None:
+    """It looks for another lock each second: there is one in a child that is forked meanwhile."""
+    metrics.record_attempt("random", "first")
+    assert sink.stream is not None
+    held = Held(times)
+    sink.stream._lock = held  # type: ignore[assignment]
+    if what == "an event":
+        metrics.record_attempt("random", "second")
+    elif what == "an opening":
+        sink.stream.open()
+    else:
+        sink.stream.drop("unencodable")
+    assert held.asked[: times + 1] == [0, *[1.0] * times]
+    assert not held.had
+    assert results(log) == ["first", *["second"] * (what == "an event")]
+    assert log.dropped() == ({"unencodable": 1} if what == "a drop" else {})
 
 
 # --------------------------------------------------------------------------------------
@@ -323,34 +552,34 @@ for n in range(5000): metrics.record_nixl_receive("empty")
     assert "131072 bytes" in process.error_output
 
 
-def test_a_full_directory_is_looked_at_at_most_once_a_second(program: Program) -> None:
-    process = program.run(
-        """
-import os, time
-now, looks, scandir = 1000.0, 0, os.scandir
-def look(place):
-    global looks
-    looks += 1
-    return scandir(place)
-time.monotonic = lambda: now
-os.scandir = look
-from mx_emitter import metrics
-def looks_for(events):
-    global looks
-    looks = 0
-    for n in range(events): metrics.record_attempt("random", n)
-    return looks
-looks_for(200)
-seen = [looks_for(200)]
-for step in (0.5, 0.4375, 0.0625, 0.9375, 0.0625, 30):
-    now += step
-    seen.append(looks_for(200))
-print(*seen)
-""",
-        MX_METRICS_MAX_BYTES="8000",
-    )
+def test_a_full_directory_is_looked_at_at_most_once_a_second(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_METRICS_MAX_BYTES", "8000")
+    now, looks, scandir = 1000.0, 0, os.scandir
+
+    def look(place: int) -> Any:
+        nonlocal looks
+        looks += 1
+        return scandir(place)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(os, "scandir", look)
+
+    def looks_for(events: int) -> int:
+        nonlocal looks
+        looks = 0
+        for n in range(events):
+            metrics.record_attempt("random", n)
+        return looks
+
+    looks_for(200)
+    seen = [looks_for(200)]
+    for step in (0.5, 0.4375, 0.0625, 0.9375, 0.0625, 30):
+        now += step
+        seen.append(looks_for(200))
     # None within the second, one at its end, and so on.
-    assert process.output.split() == ["0", "0", "0", "1", "0", "1", "1"]
+    assert seen == [0, 0, 0, 1, 0, 1, 1]
 
 
 def test_files_of_others_do_not_count_and_stay(log: Log) -> None:

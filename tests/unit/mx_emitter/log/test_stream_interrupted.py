@@ -1,0 +1,253 @@
+"""What a signal handler does in the middle of an event, at each moment at which one may come.
+
+The interpreter runs handlers when a function begins and when a call has returned. A profile
+function is called at these moments, too, so it stands for the handler: each scenario is run once
+for each of its moments.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+
+from mx_emitter import metrics
+from mx_emitter.log import directory, encode, segment, stream, warn_once
+from mx_emitter.log.sink import sink
+from tests.support.emitter_fixtures import _as_if_just_imported
+from tests.support.emitting import Log
+
+#: Where handlers come: no more is done under the stream's lock.
+PLACES = {module.__file__ for module in (directory, encode, segment, stream)}
+
+
+class Handler:
+    """Calls ``act`` at one moment of what runs within ``with``."""
+
+    def __init__(self, moment: int, act: Callable[[], object]) -> None:
+        self._left = moment
+        self._act = act
+        self.came = False
+
+    def __enter__(self) -> Handler:
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _profile(self, frame: FrameType, event: str, called: object) -> None:
+        if self.came or frame.f_code.co_filename not in PLACES or event not in ("call", "c_return"):
+            return
+        if called is os.scandir:  # what it returns would be lost, and warn
+            return
+        self._left -= 1
+        if self._left < 0:
+            self.came = True
+            self._act()
+
+
+# --------------------------------------------------------------------------------------
+# The scenarios: what was before the event in the middle of which the handler comes
+
+
+def long_event(policy: str) -> None:
+    """Two of them and a header fill a segment."""
+    metrics.record_attempt(policy, "x" * 700)
+
+
+def a_further_event() -> None:
+    long_event("before")
+
+
+def a_rotation() -> None:
+    long_event("before")
+    long_event("before")
+
+
+def another_second() -> None:
+    long_event("before")
+    assert sink.stream is not None
+    sink.stream._second = 0
+
+
+def failed(room: int) -> None:
+    """An event that is dropped, since so many bytes have room."""
+    write = os.write
+
+    def limited(fd: int, data: bytes) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data[:room])
+
+    long_event("before")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "write", limited)
+        metrics.record_attempt("lost", "x")
+
+
+SCENARIOS: dict[str, Callable[[], None]] = {
+    "the first event": lambda: None,
+    "a further event": a_further_event,
+    "a rotation": a_rotation,
+    "another second": another_second,
+    "after a drop": lambda: failed(0),
+    "after a torn line": lambda: failed(30),
+}
+
+
+def moments(
+    log: Log, before: Callable[[], None], act: Callable[[], object], event: Callable[[], object]
+) -> Iterator[int]:
+    """Run ``event`` with a handler that does ``act`` at its first moment, its second, and so on."""
+    for moment in range(10_000):
+        _as_if_just_imported()
+        warn_once.uncounted.clear()
+        shutil.rmtree(log.directory, ignore_errors=True)
+        before()
+        with Handler(moment, act) as handler:
+            event()
+        if not handler.came:
+            assert moment > 5, "no handler came anywhere"
+            return
+        yield moment
+
+
+@pytest.fixture
+def rotating(log: Log, monkeypatch: pytest.MonkeyPatch) -> Log:
+    monkeypatch.setenv("MX_METRICS_SEGMENT_BYTES", "2400")
+    return log
+
+
+def whole(log: Log) -> Log:
+    """The same log without torn lines, each of which ends before the next good one."""
+    if not any(b"}\n" not in line for line in _lines(log)):
+        return log
+    kept = log.directory.with_name("whole")
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir()
+    for path in log.segments():
+        lines = path.read_bytes().splitlines(keepends=True)
+        (kept / path.name).write_bytes(b"".join(line for line in lines if b"}\n" in line))
+    return Log(kept)
+
+
+def _lines(log: Log) -> list[bytes]:
+    return [line for path in log.segments() for line in path.read_bytes().splitlines(keepends=True)]
+
+
+def attempts(log: Log) -> list[str]:
+    return [event["policy"] for event in log.events("source_attempted")]
+
+
+def check(log: Log, scenario: str, moment: int) -> None:
+    """Each number is used once, what was dropped is reported once, segments are in order and each
+    has a header, nothing else is there, and the lock is free."""
+    read = whole(log)
+    read.check_books()
+    headers = [line["segment"] for line in read.lines() if "segment" in line]
+    assert headers == list(range(len(log.segments()))), moment
+    assert sorted(os.listdir(log.directory)) == [path.name for path in log.segments()], moment
+    assert read.dropped() == ({"no_space": 1} if scenario.startswith("after") else {}), moment
+    assert sink.stream is not None
+    assert sink.stream._size == log.segments()[-1].stat().st_size, moment
+    assert not sink.stream._lock._is_owned(), moment  # type: ignore[attr-defined]
+
+
+# --------------------------------------------------------------------------------------
+# What the handler does
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_an_event_of_the_handler_is_logged_once(scenario: str, rotating: Log) -> None:
+    before: list[str] | None = None
+
+    def inner() -> None:
+        metrics.record_attempt("inner", "y")
+
+    for moment in moments(rotating, SCENARIOS[scenario], inner, lambda: long_event("outer")):
+        long_event("last")
+        found = attempts(whole(rotating))
+        before = before or [policy for policy in found if policy == "before"]
+        assert sorted(found) == sorted([*before, "outer", "inner", "last"]), moment
+        check(rotating, scenario, moment)
+
+
+def descriptors() -> set[int]:
+    found = set(map(int, os.listdir("/proc/self/fd")))
+    return {number for number in found if os.path.exists(f"/proc/self/fd/{number}")}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_what_the_handler_raises_passes_and_the_log_goes_on(scenario: str, rotating: Log) -> None:
+    raised = 0
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        nonlocal raised
+        try:
+            long_event("outer")
+        except KeyboardInterrupt:
+            raised += 1
+
+    used = descriptors()
+    for moment in moments(rotating, SCENARIOS[scenario], interrupt, interrupted):
+        assert raised == moment + 1
+        long_event("last")
+        long_event("last")
+        # One that was opened at that moment is known to nobody.
+        assert sink.stream is not None
+        for number in descriptors() - used - {sink.stream._fd}:
+            os.close(number)
+        found = [policy for policy in attempts(whole(rotating)) if policy != "before"]
+        assert found in (["outer", "last", "last"], ["last", "last"]), moment
+        check(rotating, scenario, moment)
+
+
+@pytest.mark.parametrize("scenario", ["the first event", "a further event", "a rotation"])
+def test_a_child_that_the_handler_forks_leaves_its_parents_log_alone(
+    scenario: str, rotating: Log
+) -> None:
+    """It goes on with the event, and may log it, too, in a log of its own."""
+    pid = 0
+
+    def fork() -> None:
+        nonlocal pid
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the run has
+            pid = os.fork()
+
+    def forked() -> None:
+        nonlocal pid
+        pid = -1
+        try:
+            long_event("outer")
+            if pid == 0:
+                long_event("child")
+                os._exit(0)
+        finally:
+            if pid == 0:
+                os._exit(1)
+
+    for moment in moments(rotating, SCENARIOS[scenario], fork, forked):
+        assert os.waitpid(pid, 0)[1] == 0, moment
+        long_event("last")
+        assert sink.stream is not None
+        procs: dict[str, list[str]] = {}
+        for event in rotating.events():
+            procs.setdefault(event["proc"], []).append(event["policy"])
+        parents = [policy for policy in procs.pop(sink.stream.proc) if policy != "before"]
+        assert parents == ["outer", "last"], moment
+        assert list(procs.values()) in ([["outer", "child"]], [["child"]]), moment
+        rotating.check_books()
+        assert sorted(os.listdir(rotating.directory)) == sorted(
+            path.name for path in rotating.segments()
+        ), moment
