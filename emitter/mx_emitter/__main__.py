@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+from typing import Any
 
 from mx_activate import with_site
 from mx_activate.become import become
@@ -13,47 +15,63 @@ from mx_log.schema import VERSION
 
 _PROGRAM = "mx_emitter"
 
+#: Most columns of a help text.
+_WIDEST = 120
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command. Returns the exit code: 0 done, 1 it failed, 2 used wrongly (by argparse)."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m mx_emitter",
         description="The part of mx-metrics that lives in the engine's process.",
     )
-    parser.add_argument("--version", action="version", version=f"mx-metrics {VERSION}")
+    parser.options.add_argument(
+        "--version",
+        action="version",
+        version=f"mx-metrics {VERSION}",
+        help="Show the version and exit.",
+    )
     _add_json(parser, default=False)
-    commands = parser.add_subparsers(dest="command", title="commands")
+    commands = parser.add_subparsers(dest="command", title="Commands", metavar="COMMAND")
     doctor = commands.add_parser(
         "doctor",
-        help="say whether events would arrive, and what would keep them (default)",
-        description="Exit 0 when events would arrive, 1 when something would keep them.",
+        help="Say whether events would arrive, and what would keep them. [default]",
+        description="Say whether events would arrive, and what would keep them. Exits with 0 when"
+        " they would arrive, with 1 when something would keep them.",
     )
     _add_json(doctor, default=argparse.SUPPRESS)
     reset = commands.add_parser(
         "reset",
-        help="remove what earlier runs left in the directory, for an entrypoint",
-        description="Remove segments and snapshots of earlier runs. The lock and files of others"
-        " stay. Exit 1, and nothing is removed, while a rank or an exporter uses the directory.",
+        help="Remove what earlier runs left in the directory, for an entrypoint.",
+        description="Remove what earlier runs left in the directory, for an entrypoint. Segments"
+        " and snapshots are removed; the lock and files of others stay. While a rank or an exporter"
+        " uses the directory, nothing is removed and the exit code is 1.",
     )
-    reset.add_argument(
-        "--dir", type=_path, help="the directory [MX_METRICS_DIR; default: as for the ranks]"
+    reset.options.add_argument(
+        "--dir",
+        type=_path,
+        help="Directory of the segments. [MX_METRICS_DIR; default: as for the ranks]",
     )
-    reset.add_argument(
+    reset.options.add_argument(
         "--force",
         action="store_true",
-        help="skip the check for living ranks, whose events may be lost",
+        help="Skip the check for living ranks; their events may be lost.",
+    )
+    reset.options.add_argument(
+        "--dry-run", action="store_true", help="Say what would be removed, and remove nothing."
     )
     # What errors begin with, where another command line stands before this one.
-    reset.add_argument("--program", default=_PROGRAM, help=argparse.SUPPRESS)
+    reset.options.add_argument("--program", default=_PROGRAM, help=argparse.SUPPRESS)
     run = commands.add_parser(
         "run",
-        help="become a command whose Python processes log the client's metrics",
+        help="Become a command whose Python processes log the client's metrics.",
         usage="python -m mx_emitter run [-h] [--] COMMAND...",
-        description="Put a sitecustomize first on PYTHONPATH, which stays there for the command's"
-        " children, and become COMMAND. It routes the recorders of the ModelExpress client to"
-        " the log, in each Python that imports them while MX_METRICS_ENABLED is on.",
+        description="Become a command whose Python processes log the client's metrics. A"
+        " sitecustomize is put first on PYTHONPATH, which stays there for the command's children."
+        " It routes the recorders of the ModelExpress client to the log, in each Python that"
+        " imports them while MX_METRICS_ENABLED is on.",
     )
-    run.add_argument("argv", metavar="COMMAND", nargs=argparse.REMAINDER)
+    run.add_argument("argv", metavar="COMMAND", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.command == "run":
         command = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
@@ -61,8 +79,27 @@ def main(arguments: list[str] | None = None) -> int:
             run.error("a COMMAND is needed")
         return _run(command)
     if options.command == "reset":
-        return _reset(options.dir, options.force, options.program)
+        return _reset(options)
     return _doctor(options.json)
+
+
+class _Help(argparse.HelpFormatter):
+    """Help as the other command line shows it: as wide as the terminal, up to `_WIDEST` columns."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(_WIDEST, shutil.get_terminal_size().columns) - 2)
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, "Usage: " if prefix is None else prefix)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser with such help; ``options`` takes its options."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given, formatter_class=_Help, add_help=False)
+        self.options = self.add_argument_group("Options")
+        self.options.add_argument("-h", "--help", action="help", help="Show this message and exit.")
 
 
 def _path(given: str) -> str:
@@ -71,8 +108,10 @@ def _path(given: str) -> str:
     return given
 
 
-def _add_json(parser: argparse.ArgumentParser, default: object) -> None:
-    parser.add_argument("--json", action="store_true", default=default, help="for machines")
+def _add_json(parser: _Parser, default: object) -> None:
+    parser.options.add_argument(
+        "--json", action="store_true", default=default, help="Print the report as JSON."
+    )
 
 
 def _doctor(as_json: bool) -> int:
@@ -89,17 +128,18 @@ def _doctor(as_json: bool) -> int:
     return _print(text) or int(not report.healthy)
 
 
-def _reset(directory: str | None, force: bool, program: str) -> int:
+def _reset(options: argparse.Namespace) -> int:
     try:
         from .commands.reset import InUse, reset
         from .settings import read_settings
     except ImportError as error:
         return _fail(f"{error}; install mx-metrics with its dependencies")
-    named = {} if directory is None else {"MX_METRICS_DIR": directory}
+    program = options.program
+    named = {} if options.dir is None else {"MX_METRICS_DIR": options.dir}
     settings = read_settings({**os.environ, **named})
     path = settings.directory
     try:
-        outcome = reset(settings, force=force)
+        outcome = reset(settings, force=options.force, dry=options.dry_run)
     except FileNotFoundError:
         return _print(f"{path} does not exist: nothing to remove\n", program)
     except InUse as error:

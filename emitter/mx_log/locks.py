@@ -102,9 +102,10 @@ class NoLocks(OSError):
     """The file system has no locks."""
 
 
-def take_directory(dir_fd: int) -> int:
+def take_directory(dir_fd: int, *, sign: bool = True) -> int:
     """Take the lock of a directory and sign it; the lock is held until the descriptor is closed.
 
+    :param sign: say in the lock who holds it.
     :raises Owned: somebody else holds it.
     :raises NoLocks: the file system has no locks.
     :raises OSError: the lock's file cannot be opened or made.
@@ -122,7 +123,8 @@ def take_directory(dir_fd: int) -> int:
     if not is_named(dir_fd, fd):
         os.close(fd)
         raise Owned("somebody who replaced the lock at this moment")
-    _sign(fd)
+    if sign:
+        _sign(fd)
     return fd
 
 

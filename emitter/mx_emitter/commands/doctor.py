@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from mx_log.locks import open_directory
 from mx_log.variables import doubts
 from mx_log.volume import limit_on
+from mx_log.words import counted
 
 from ..context.rank import find_rank
 from ..log.directory import weigh
@@ -123,7 +124,7 @@ def _examine_directory(settings: Settings, report: Report) -> None:
         )
     if of_client:
         report.remarks.append(
-            f"{path} has {of_client} .db {'files' if of_client > 1 else 'file'} of a client that"
+            f"{path} has {counted(of_client, '.db file')} of a client that"
             " writes its own metrics: they are none of ours, and say that it was not routed then"
         )
     if not _has_flock(path):

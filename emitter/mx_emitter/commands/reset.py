@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from mx_log import locks
 from mx_log.files import BAD_SNAPSHOT_NAME, LOCK_NAME, SegmentName, is_ours, parse_segment_name
+from mx_log.words import counted
 
 from ..log.directory import existing
 from ..settings import Settings
@@ -38,6 +39,8 @@ class Outcome(NamedTuple):
     removed: list[str]
     size: int
     left: dict[str, str]
+    #: Nothing was removed, only looked for.
+    dry: bool = False
 
     def text(self, path: str) -> str:
         """One line for people about the directory ``path``."""
@@ -46,24 +49,26 @@ class Outcome(NamedTuple):
         segments = sum(_segment(name) is not None for name in self.removed)
         what = [name for name in self.removed if _segment(name) is None]
         if segments:
-            what.insert(0, f"{segments} segment{'s' if segments > 1 else ''}")
-        return f"{path}: removed {', '.join(what)}; {self.size} bytes\n"
+            what.insert(0, counted(segments, "segment"))
+        done = "would remove" if self.dry else "removed"
+        return f"{path}: {done} {', '.join(what)}; {counted(self.size, 'byte')}\n"
 
 
-def reset(settings: Settings, *, force: bool = False) -> Outcome:
+def reset(settings: Settings, *, force: bool = False, dry: bool = False) -> Outcome:
     """Remove our files from the directory, all but the lock; what appears meanwhile stays.
 
-    ``force`` skips the check for living ranks. Raises `InUse`, having removed nothing;
-    FileNotFoundError when there is no directory; OSError when it cannot be used.
+    ``force`` skips the check for living ranks, ``dry`` changes nothing. Raises `InUse`,
+    having removed nothing; FileNotFoundError when there is no directory; OSError when it cannot be
+    used.
     """
     with existing(settings) as folder:
-        lock, objections = _take_lock(folder)
+        lock, objections = _take_lock(folder, dry)
         try:
             survey = _Survey(folder)
             objections += survey.objections()
             if objections and not force:
                 raise InUse("; ".join(objections))
-            return _remove(folder, survey.names(force), force)
+            return _remove(folder, survey.names(force), force, dry)
         finally:
             if lock >= 0:
                 os.close(lock)
@@ -73,11 +78,13 @@ def reset(settings: Settings, *, force: bool = False) -> Outcome:
 # The exporter
 
 
-def _take_lock(folder: int) -> tuple[int, list[str]]:
+def _take_lock(folder: int, dry: bool) -> tuple[int, list[str]]:
     """The exporter's lock, held (-1: not had), and what is to be said against a reset."""
+    if dry and LOCK_NAME not in os.listdir(folder):
+        return -1, []
     try:
         # It is signed: an exporter that comes meanwhile says who is in its way.
-        return locks.take_directory(folder), []
+        return locks.take_directory(folder, sign=not dry), []
     except locks.Owned as owned:
         return -1, [f"it is owned by an exporter, {owned}"]
     except locks.NoLocks as error:
@@ -181,14 +188,16 @@ def _opened(folder: int, name: str) -> Iterator[int]:
 # --------------------------------------------------------------------------------------
 
 
-def _remove(folder: int, names: list[str], force: bool) -> Outcome:
+def _remove(folder: int, names: list[str], force: bool, dry: bool) -> Outcome:
     removed = []
     total = 0
     left = {}
     for name in names:
         try:
             size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-            if force or _segment(name) is None:
+            if dry:
+                pass
+            elif force or _segment(name) is None:
                 os.unlink(name, dir_fd=folder)
             else:
                 _unlink_unless_held(folder, name)
@@ -199,7 +208,7 @@ def _remove(folder: int, names: list[str], force: bool) -> Outcome:
         else:
             removed.append(name)
             total += size
-    return Outcome(removed, total, left)
+    return Outcome(removed, total, left, dry)
 
 
 def _unlink_unless_held(folder: int, name: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mx_log.words import counted
+
 from ..core import ranges
 from ..core.decode import Rejected
 from ..core.ledger import Book
@@ -192,10 +194,10 @@ def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
         yield f"{path}: stands for no segments yet"
         return
     yield (
-        f"{path}: stands for segments of {_count(report.processes, 'process', 'processes')}: "
-        + _count(report.met, "event")
+        f"{path}: stands for segments of {counted(report.processes, 'process', 'processes')}: "
+        + counted(report.met, "event")
         + (f" ({', '.join(counts)})" if counts else "")
-        + (f", {_count(rejected, 'line')} rejected" if rejected else "")
+        + (f", {counted(rejected, 'line')} rejected" if rejected else "")
     )
     for proc, lost_ranges in sorted(report.lost.items())[:_TOLD]:
         yield f"{path}: process {_clean(proc)}: without seq {_ranges(lost_ranges)}"
@@ -219,7 +221,7 @@ def _file_lines(report: FileReport) -> Iterator[str]:
         if count
     ]
     yield (
-        f"{path}: {_count(report.events.total(), 'event')}"
+        f"{path}: {counted(report.events.total(), 'event')}"
         + (f" ({', '.join(notes)})" if notes else "")
         + (f": {names}" if names else "")
     )
@@ -230,7 +232,7 @@ def _file_lines(report: FileReport) -> Iterator[str]:
         counts = ", ".join(
             f"{count} {reason}" for reason, count in (report.rejected + report.refused).items()
         )
-        yield f"{path}: {more} more such lines; in all {counts}"
+        yield f"{path}: {counted(more, 'more such line')}; in all {counts}"
     if report.unreadable is not None:
         yield f"{path}: {report.unreadable}"
 
@@ -240,7 +242,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
     for proc, book in sorted(state.books.items()):
         if book.lost:
             yield (
-                f"process {_clean(proc)}: {_count(book.lost, 'event')} lost of {book.end}, "
+                f"process {_clean(proc)}: {counted(book.lost, 'event')} lost of {book.end}, "
                 f"seq {_ranges(book.lost_ranges())}{_missing_segments(proc, report.found)}"
             )
     if not files and not snapshots:
@@ -248,7 +250,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
         return
     unread = sum(r.unreadable is not None and r.unreadable.ours for r in files)
     faults = [
-        _count(count, *names)
+        counted(count, *names)
         for count, *names in (
             (state.rejected.total(), "line rejected", "lines rejected"),
             (state.refused.total(), "observation refused", "observations refused"),
@@ -264,10 +266,10 @@ def _closing_lines(report: Report) -> Iterator[str]:
     ]
     events = sum(r.events.total() for r in files) + sum(r.met for r in snapshots)
     yield (
-        f"{_count(len(files), 'file')}"
-        + (f" and {_count(len(snapshots), 'snapshot')}" if snapshots else "")
-        + f", {_count(events, 'event')} "
-        f"of {_count(len(state.books), 'process', 'processes')}: "
+        f"{counted(len(files), 'file')}"
+        + (f" and {counted(len(snapshots), 'snapshot')}" if snapshots else "")
+        + f", {counted(events, 'event')} "
+        f"of {counted(len(state.books), 'process', 'processes')}: "
         + (", ".join(faults) or "nothing is faulty")
     )
 
@@ -289,10 +291,6 @@ def _missing_segments(proc: str, found: Found) -> str:
     if not gaps:
         return ""
     return f" (its segments {_ranges(gaps)} are not among these logs)"
-
-
-def _count(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _clean(text: str) -> str:

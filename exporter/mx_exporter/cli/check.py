@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .options import complete
 from .stdio import put
 
 #: Exit code when something is faulty.
@@ -11,7 +12,7 @@ FAULTY = 3
 
 
 @click.command()
-@click.argument("logs", nargs=-1)
+@click.argument("logs", nargs=-1, shell_complete=complete("file"))
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def check(logs: tuple[str, ...], as_json: bool) -> int:
     """Report whether LOGS are whole: rejected lines, lost events, events by name.

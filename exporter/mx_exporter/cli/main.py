@@ -25,8 +25,14 @@ from .run import run
 from .serve import serve
 from .stdio import PROG, abandon_stdout, cannot_write, is_of_stdout
 
+#: Help is as wide as the terminal, up to so many columns.
+WIDEST = 120
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+    no_args_is_help=False,
+)
 @click.version_option(VERSION, prog_name=PROG, message="%(prog)s %(version)s")
 def cli() -> None:
     """Prometheus metrics derived from the event logs of ModelExpress ranks."""

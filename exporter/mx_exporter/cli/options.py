@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from ..config import OPTIONS, read_settings
+from ..errors import UsageError
+from ..option_values import parse_at_least_one
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -27,6 +30,29 @@ SERVING = (
 )
 
 
+def complete(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Have a shell complete paths, of the kind ``file`` or ``dir``; it looks for them itself."""
+
+    def items(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type=kind)]
+
+    return items
+
+
+#: By what an option's value is called.
+_COMPLETED = {"DIR": complete("dir"), "FILE": complete("file")}
+
+
+def at_least_one(_: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """The value of an option that is in no row of the table, read as those are."""
+    if value is None:
+        return None
+    try:
+        return parse_at_least_one(value.strip())
+    except ValueError as error:
+        raise UsageError(f"{param.opts[0]}: bad value {value!r}: {error}") from None
+
+
 def settings_options(*names: str) -> Callable[[_Command], _Command]:
     """Give a command the flags of the named rows of the settings' table."""
 
@@ -41,7 +67,13 @@ def settings_options(*names: str) -> Callable[[_Command], _Command]:
                 flag = f"{row.flag}/--no-{row.flag[2:]}"
                 command = click.option(flag, name, default=None, help=shown)(command)
             else:
-                command = click.option(row.flag, name, metavar=row.metavar, help=shown)(command)
+                command = click.option(
+                    row.flag,
+                    name,
+                    metavar=row.metavar,
+                    help=shown,
+                    shell_complete=_COMPLETED.get(row.metavar),
+                )(command)
         return command
 
     return decorate

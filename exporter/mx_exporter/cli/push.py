@@ -7,11 +7,11 @@ import click
 from ..config import doubts, read_settings
 from ..errors import UsageError
 from ..log_setup import log_to_stderr
-from .options import settings_options
+from .options import complete, settings_options
 
 
 @click.command()
-@click.argument("where", required=False, metavar="[DIR]")
+@click.argument("where", required=False, metavar="[DIR]", shell_complete=complete("dir"))
 @settings_options("directory", "pushgateway", "job", "source_id_label", "max_series")
 def push(where: str | None, **flags: str | bool | None) -> int:
     """Push the metrics derived from DIR to a Pushgateway, once.

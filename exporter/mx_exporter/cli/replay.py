@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
 
+from mx_log.words import counted
+
 from ..config import SOURCE_ID_WARNING, read_settings
-from .options import settings_options
+from .options import at_least_one, complete, settings_options
 from .stdio import put, say
 
 if TYPE_CHECKING:
@@ -25,16 +26,18 @@ _PRINTED = 10
 
 
 @click.command()
-@click.argument("logs", nargs=-1)
+@click.argument("logs", nargs=-1, shell_complete=complete("file"))
 @click.option("--openmetrics", "output", flag_value="openmetrics", help="Print OpenMetrics.")
 @click.option("--json", "output", flag_value="json", help="Print one JSON object a series.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes to use. [default: every core]")
+@click.option(
+    "--jobs", callback=at_least_one, metavar="N", help="Processes to use. [default: one a core]"
+)
 @settings_options("source_id_label")
 @click.option(
     "--max-series",
-    type=click.IntRange(min=1),
+    callback=at_least_one,
     metavar="N",
-    help="Series a family may have. [default: no limit]",
+    help="Most series that a family may have. [default: no limit]",
 )
 def replay(
     logs: tuple[str, ...],
@@ -131,20 +134,22 @@ def _print_problems(found: Found, snapshots: list[SnapshotInput], outcome: Outco
     for source, error in outcome.problems[:_PRINTED]:
         say(f"{source.shown}: {error}")
     if len(outcome.problems) > _PRINTED:
-        say(f"{len(outcome.problems) - _PRINTED} more files were left alone or not read whole")
+        more = counted(len(outcome.problems) - _PRINTED, "more file was", "more files were")
+        say(f"{more} left alone or not read whole")
     if not found.sources and not snapshots:
         say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
     state = outcome.state
-    counts = Counter(
-        {
-            "line(s) rejected": state.rejected.total(),
-            "observation(s) refused": state.refused.total(),
-            "event(s) lost": state.lost,
-        }
-    )
-    counted = [f"{count} {what}" for what, count in counts.items() if count]
-    if counted:
-        say(", ".join(counted) + "; `mx-metrics check` with the same arguments says which and why")
+    faults = [
+        counted(count, one, many)
+        for count, one, many in (
+            (state.rejected.total(), "line rejected", "lines rejected"),
+            (state.refused.total(), "observation refused", "observations refused"),
+            (state.lost, "event lost", "events lost"),
+        )
+        if count
+    ]
+    if faults:
+        say(", ".join(faults) + "; `mx-metrics check` with the same arguments says which and why")
 
 
 class _Progress:

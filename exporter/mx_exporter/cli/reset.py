@@ -17,7 +17,8 @@ from .stdio import PROG, need_stdout
 @click.option(
     "--force", is_flag=True, help="Skip the check for living ranks; their events may be lost."
 )
-def reset(force: bool, **flags: str | bool | None) -> None:
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+def reset(force: bool, dry_run: bool, **flags: str | bool | None) -> None:
     """Remove what earlier runs left in the directory, for an entrypoint.
 
     Segments and snapshots are removed; the lock and files of others stay. While a rank or an
@@ -26,7 +27,7 @@ def reset(force: bool, **flags: str | bool | None) -> None:
     """
     directory = read_settings(flags, names=["directory"]).directory
     given = [f"--dir={directory.path}"] if directory.named else []
-    asked = ["--force"] if force else []
+    asked = [*(["--force"] if force else []), *(["--dry-run"] if dry_run else [])]
     need_stdout()
     emitter = [sys.executable, "-m", "mx_emitter", "reset", f"--program={PROG}"]
     os.execv(sys.executable, [*emitter, *given, *asked])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import click
 
 from ..config import doubts, read_settings
-from .options import SERVING, settings_options
+from .options import SERVING, complete, settings_options
 
 
 # Options after the command's name belong to the command: `run sleep --help` is sleep's help.
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument(
+    "command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete("file")
+)
 @click.option("--reset", is_flag=True, help="Remove what earlier runs left in the directory.")
 @settings_options(*SERVING, "pushgateway", "job")
 def run(command: tuple[str, ...], reset: bool, **flags: str | bool | None) -> int:

@@ -32,6 +32,10 @@ STATES = {
     "refused": "is the default directory, and is not used",
 }
 
+_EMITTER = (
+    "The engine has no emitter: the exporter only reads. Install mx-metrics in the engine's own "
+    "Python as well, and start engines other than vLLM by `python -m mx_emitter run -- COMMAND`."
+)
 _ENABLED = "No engine has metrics on: set MX_METRICS_ENABLED=1 in the engine's environment."
 _ELSEWHERE = (
     "The engine logs elsewhere: MX_METRICS_DIR must name the same directory for the engine "
@@ -43,7 +47,7 @@ _DOCTOR = "To see what the engine would do, run `python -m mx_emitter` in its en
 #: The likeliest causes, likeliest first.
 CAUSES: dict[str, tuple[str, ...]] = {
     "segments": (),
-    "empty": (_ENABLED, _ELSEWHERE, _EARLY, _DOCTOR),
+    "empty": (_EMITTER, _ENABLED, _ELSEWHERE, _EARLY, _DOCTOR),
     "client_files": (
         "The engine's ModelExpress client still writes its own .db files: nothing routes its "
         "recorders to the log. Install mx-metrics in the engine's environment, and start engines "
@@ -52,7 +56,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
         _ELSEWHERE,
         _DOCTOR,
     ),
-    "missing": (_ENABLED, _ELSEWHERE, _EARLY, _DOCTOR),
+    "missing": (_EMITTER, _ENABLED, _ELSEWHERE, _EARLY, _DOCTOR),
     "not_a_directory": ("MX_METRICS_DIR or --dir names something else than a directory.",),
     "unreadable": (
         "The exporter runs as another user than the engine: run both as one user, or let the "

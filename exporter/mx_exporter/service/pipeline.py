@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.process_collector import ProcessCollector
 
+from mx_log.words import counted
+
 from ..config import Settings
 from ..core.catalog import Catalog
 from ..core.fold import Fold
@@ -67,18 +69,19 @@ class Pipeline:
 
         Returns whether everything was read.
         """
-        started = time.monotonic()
+        started, met = time.monotonic(), 0
         if self._settings.directory.objection() is None:
             self._watcher.watch()
             self._maintenance.claim()
             self._follower.drain(deadline)
+            met = len(self._follower.segments)
             self._maintenance.ship_and_compact(self._follower)
         self._drain_seconds = time.monotonic() - started
         self._diagnosis = found = self._diagnose()
         if isinstance(found, Diagnosis) and found.state != self._logged_state:
             self._logged_state = found.state
             if found.state == "segments":
-                logger.info("found %d segments", len(self._follower.segments))
+                logger.info("found %s", self._found(met))
             else:
                 logger.warning("nothing to show: %s", found.text)
         return self._follower.bytes_unread == 0
@@ -185,3 +188,13 @@ class Pipeline:
             retention_trouble=self._maintenance.compactor.trouble,
             role=self._maintenance.role,
         )
+
+    def _found(self, met: int) -> str:
+        """What a drain found that met so many segments, for people."""
+        left = len(self._follower.segments)
+        if not met:
+            return "no segment but the snapshot of earlier ones, which were compacted"
+        if left == met:
+            return counted(met, "segment")
+        gone = met - left if left else "all"
+        return f"{counted(met, 'segment')}, of which {gone} went into the snapshot"

@@ -58,7 +58,7 @@ def test_no_inotify_left(spawn: support.Spawner, tmp_path: Path, limit: str) -> 
     assert f"not notified of changes in {tmp_path} (" in exporter.log
     assert "listing it every 1 s instead" in exporter.log
     serving.attempts(tmp_path, 3)
-    support.wait_until(lambda: "found 1 segments" in exporter.log)  # and nobody scraped
+    support.wait_until(lambda: "found 1 segment" in exporter.log)  # and nobody scraped
     with Writer(tmp_path, "b" * 12) as writer:
         for count in range(1, 6):
             writer.log(policy="policy-0")
@@ -92,7 +92,7 @@ def test_a_file_system_without_notifications(spawn: support.Spawner, tmp_path: P
             with (seen / "upper" / f"events-{lines.proc}-{n}.jsonl").open("ab", 0) as out:
                 out.write(lines.header(n, locked=False))
                 if n == 0:  # nobody scrapes: the listing of every few seconds finds it
-                    support.wait_until(lambda: "found 1 segments" in exporter.log)
+                    support.wait_until(lambda: "found 1 segment" in exporter.log)
                 for count in range(1, 4):
                     out.write(lines("source_attempted", policy="policy-0", result="success"))
                     assert exporter.get().sample(SUCCESS) == 3 * n + count

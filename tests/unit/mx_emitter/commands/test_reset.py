@@ -139,6 +139,27 @@ def test_what_earlier_runs_left_is_removed_and_nothing_else(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_a_dry_run_says_what_would_be_removed_and_changes_nothing(
+    command: str, program: Program, spawn: support.Spawner
+) -> None:
+    there = program.directory
+    program.run(ENDS)
+    (segment,) = program.log.segments()
+    size = segment.stat().st_size
+    said = f"{there}: would remove 1 segment; {size} bytes\n"
+    for signature in (None, b"{}\n"):  # without an exporter's lock, and with the one it left
+        if signature is not None:
+            (there / LOCK_NAME).write_bytes(signature)
+        before = {path.name: path.read_bytes() for path in there.iterdir()}
+        process = reset(spawn, there, "--dry-run", command=command)
+        assert (process.returncode, process.output) == (0, said)
+        assert {path.name: path.read_bytes() for path in there.iterdir()} == before
+    rank = program.start(WAITS)
+    support.wait_until(lambda: "ready" in rank.output)
+    assert f"process {rank.pid} " in refused(reset(spawn, there, "--dry-run", command=command))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_living_ranks_are_named_and_nothing_is_removed(
     command: str, program: Program, spawn: support.Spawner
 ) -> None:

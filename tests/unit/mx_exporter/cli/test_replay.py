@@ -165,7 +165,7 @@ def test_lines_that_are_none_are_counted_and_said(tmp_path: Path, run: Run) -> N
     assert code == 0
     assert out == right
     assert err == (
-        "mx-metrics: 2 line(s) rejected, 1 observation(s) refused, 975 event(s) lost; "
+        "mx-metrics: 2 lines rejected, 1 observation refused, 975 events lost; "
         "`mx-metrics check` with the same arguments says which and why\n"
     )
 

@@ -230,7 +230,7 @@ def test_events_are_folded_without_a_scrape(spawn: support.Spawner, tmp_path: Pa
     exporter = serving.start(spawn, tmp_path)
     assert "found" not in exporter.log
     serving.attempts(tmp_path, 3)
-    support.wait_until(lambda: "found 1 segments" in exporter.log)
+    support.wait_until(lambda: "found 1 segment" in exporter.log)
 
 
 def test_an_exporter_waits_for_its_directory(spawn: support.Spawner, tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ def test_no_endpoint_still_follows(spawn: support.Spawner, tmp_path: Path, port:
     serving.attempts(tmp_path, 3)
     env = {"MX_METRICS_PORT": port, "MX_METRICS_DIR": str(tmp_path)}
     process = spawn.python("-m", "mx_exporter", "serve", env=env)
-    support.wait_until(lambda: "found 1 segments" in process.error_output)
+    support.wait_until(lambda: "found 1 segment" in process.error_output)
     assert "no endpoint (port 0 or below)" in process.error_output
     sockets = [
         link

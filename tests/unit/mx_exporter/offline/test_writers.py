@@ -48,7 +48,7 @@ def test_an_unterminated_last_line(
     path.write_bytes(pack(whole + b'{"event":"load_st'))
     code, out, err = run(tmp_path)
     assert (code, out) == right[:2]
-    assert "1 line(s) rejected" in err
+    assert "1 line rejected" in err
 
 
 def test_a_living_writer(tmp_path: Path, run: Run) -> None:

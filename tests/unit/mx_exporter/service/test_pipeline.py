@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,9 +58,12 @@ def _settles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def pipeline(directory: Path, *, with_ids: bool = False) -> Iterator[Pipeline]:
+def pipeline(directory: Path, *, with_ids: bool = False, **retention: Any) -> Iterator[Pipeline]:
     settings = Settings(
-        directory=Directory(str(directory), named=True), source_id_label=with_ids, max_series=50
+        directory=Directory(str(directory), named=True),
+        source_id_label=with_ids,
+        max_series=50,
+        **retention,
     )
     running = Pipeline(CATALOG, settings, Maintenance(CATALOG, settings), lambda: None)
     try:
@@ -74,6 +79,36 @@ def finished(directory: Path, count: int) -> None:
     for n in range(count):
         attempt = ("source_attempted", {"policy": "random", "result": "success"})
         Lines(f"{n:012x}").segment(directory, 0, [attempt])
+
+
+def test_a_start_says_what_it_found_and_what_it_compacted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    log = tmp_path / "log"
+
+    def found(**retention: float) -> str:
+        caplog.clear()
+        with pipeline(log, **retention):
+            (message,) = [each for each in caplog.messages if each.startswith("found ")]
+        return message
+
+    finished(log, 1)
+    assert found() == "found 1 segment"
+    finished(tmp_path / "more", 3)
+    for path in (tmp_path / "more").iterdir():
+        path.rename(log / path.name)
+    assert found() == "found 3 segments"
+    size = max(path.stat().st_size for path in log.glob("events-*"))
+    some = found(retain_seconds=0, retain_bytes=2 * size + 1)
+    assert re.fullmatch("found 3 segments, of which [12] went into the snapshot", some)
+    for path in log.glob("*"):
+        path.unlink()
+    shutil.rmtree(log)
+    finished(log, 2)
+    all_ = found(retain_seconds=0, retain_bytes=1)
+    assert all_ == "found 2 segments, of which all went into the snapshot"
+    assert found().startswith("found no segment but the snapshot of earlier ones")
 
 
 def test_a_segment_that_waits_for_its_second_look_gets_it_in_time(
