@@ -17,7 +17,8 @@ CLIENT ?= modelexpress==0.7.0
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each)"
+	@echo "make demo    eight simulated ranks and the exporter (ARGS=--once: one load each;"
+	@echo "             ARGS=\"--keep DIR\": the log stays)"
 	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out; MX_TEST_BUSY=3:"
 	@echo "             beside three busy loops)"
 	@echo "make bench   the table of docs/performance.md, in ten minutes (ARGS=\"--json FILE\")"
@@ -28,7 +29,7 @@ help:
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
 demo: $(VENV)/.exporter
-	@$(BIN)/python tests/demo/demo.py $(ARGS)
+	@$(BIN)/mx-metrics demo $(ARGS)
 
 test: $(VENV)/.test tools
 	$(BIN)/python -m pytest $(ARGS)

@@ -21,6 +21,7 @@ EMITTER = support.ROOT / "emitter" / "mx_emitter"
 LOG = support.ROOT / "emitter" / "mx_log"
 ACTIVATE = support.ROOT / "emitter" / "mx_activate"
 EXPORTER = support.ROOT / "exporter" / "mx_exporter"
+DEMO = support.ROOT / "exporter" / "mx_demo"
 
 
 def sources(package: Path) -> set[str]:
@@ -74,10 +75,12 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
         info = f"mx_metrics-{VERSION}.dist-info/"
         metadata = Parser().parsestr(archive.read(f"{info}METADATA").decode())
         assert f"{info}licenses/LICENSE" in names
-    ours = sources(LOG) | sources(EMITTER) | sources(ACTIVATE) | sources(EXPORTER)
+    ours = sources(LOG) | sources(EMITTER) | sources(ACTIVATE)
+    ours |= sources(EXPORTER) | sources(DEMO)
     assert {n for n in names if not n.startswith(info)} == ours
     assert {
-        f"{name}/py.typed" for name in ("mx_log", "mx_emitter", "mx_activate", "mx_exporter")
+        f"{name}/py.typed"
+        for name in ("mx_log", "mx_emitter", "mx_activate", "mx_exporter", "mx_demo")
     } <= names
     assert "mx_activate/site/sitecustomize.py" in names
 
@@ -167,9 +170,7 @@ def test_the_whole_path_on_python_3_10(wheel: Path, spawn: support.Spawner, tmp_
 
     port = support.free_port()
     environment = {"MX_METRICS_DIR": str(tmp_path / "log"), "MX_METRICS_ENABLED": "1"}
-    rank = spawn(
-        python, support.ROOT / "tests/demo/rank.py", "artifacts", "--speed", "600", env=environment
-    )
+    rank = spawn(*(python, "-m", "mx_demo.rank", "artifacts", "--speed", "600"), env=environment)
     assert rank.result() == 0, rank.error_output
     exporter = spawn(
         python, "-m", "mx_exporter", "serve", "--listen", f"127.0.0.1:{port}", env=environment

@@ -22,8 +22,6 @@ from tests.support.promql import filled
 #: One worker runs them all, and begins with them.
 pytestmark = pytest.mark.long
 
-RANK = support.ROOT / "tests" / "demo" / "rank.py"
-
 
 #: A pod whose engine logs, and one whose engine does not.
 PODS = LOADS, IDLE = "engine-0", "engine-1"
@@ -74,7 +72,7 @@ def server(prometheus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     }
 
     def start(*scenarios: str, **more: Any) -> support.Process:
-        return spawner.python(RANK, *scenarios, "--speed", "300", env=env, **more)
+        return spawner.python("-m", "mx_demo.rank", *scenarios, "--speed", "300", env=env, **more)
 
     try:
         exporter = serving.start(spawner, home / "log")

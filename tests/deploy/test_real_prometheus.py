@@ -18,8 +18,6 @@ from tests import support
 from tests.support import Prometheus, Spawner, serving, wait_until
 from tests.support.pages import replayed
 
-DEMO_RANK = support.ROOT / "tests" / "demo" / "rank.py"
-
 #: Does what it reads: so many receives for each line. Says when it has begun, and when it did.
 RANK = """
 import sys
@@ -136,7 +134,7 @@ class Rank:
 
 def start_loads(spawn: Spawner, log: Path, *scenarios: str, **more: Any) -> support.Process:
     env = {"MX_METRICS_ENABLED": "1", "MX_METRICS_DIR": str(log), "RANK": "3"}
-    return spawn.python(DEMO_RANK, *scenarios, "--speed", "300", env=env, **more)
+    return spawn.python("-m", "mx_demo.rank", *scenarios, "--speed", "300", env=env, **more)
 
 
 def test_answers_are_those_of_a_replay_and_exemplars_arrive(

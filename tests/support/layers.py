@@ -19,6 +19,7 @@ PACKAGES = {
     "mx_activate": "emitter",
     "mx_emitter": "emitter",
     "mx_exporter": "exporter",
+    "mx_demo": "exporter",
 }
 
 #: What the core does without, so that it stays pure.

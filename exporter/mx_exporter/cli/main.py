@@ -17,6 +17,7 @@ from mx_log.schema import VERSION
 
 from ..errors import MxError
 from .check import check
+from .demo import demo
 from .extras import require_packages
 from .push import push
 from .replay import replay
@@ -39,7 +40,7 @@ def cli() -> None:
     require_packages()
 
 
-for command in (serve, run, push, replay, check, reset):
+for command in (serve, run, push, replay, check, reset, demo):
     cli.add_command(command)
 
 

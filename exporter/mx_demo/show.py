@@ -1,13 +1,7 @@
-"""Eight simulated ranks and the exporter, in a directory of their own.
-
-Without arguments it goes on until Ctrl-C and shows what the exporter serves. ``--once`` runs
-one load a rank to its end, compares the page with a replay of the log, and exits: 0 when both
-are the same.
-"""
+"""Eight simulated ranks and an exporter, in a directory of their own: ``mx-metrics demo``."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
@@ -24,15 +18,19 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-RANK = Path(__file__).with_name("rank.py")
+from mx_exporter.errors import MxError
 
 #: Each rank's first load. The first pod of a deployment finds no peer.
-SCENARIOS = ["alone", "peer", "artifacts", "retry", "miss", "fallback", "hang", "killed"]
+FIRST_LOADS = ["alone", "peer", "artifacts", "retry", "miss", "fallback", "hang", "killed"]
 
 Samples = list[tuple[str, dict[str, str], float]]
 
 
-class DemoFailed(Exception):
+#: Half of the ranks are of each pod.
+PODS = (("demo-0", "node-a", "0.7.0"), ("demo-1", "node-b", "0.7.1"))
+
+
+class DemoFailed(MxError):
     """Something that the demo shows did not happen; the message says what."""
 
 
@@ -62,21 +60,25 @@ def choose_port(wanted: int | None, once: bool) -> int:
 
 
 class Demo:
-    """The processes and the page."""
+    """The processes and the page.
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
+    :param keep: a folder for the log, which stays; None: one that goes.
+    :param speed: how many times as short as real loads the ranks' are.
+    """
+
+    def __init__(self, *, once: bool, port: int | None, speed: float, keep: Path | None) -> None:
+        self.speed = speed
         self.home = Path(tempfile.mkdtemp(prefix="mx-demo-"))
-        self.log = self.home / "log"
+        self.log = keep or self.home / "log"
         self.exporter: subprocess.Popen[bytes] | None = None
         self.ranks: dict[int, subprocess.Popen[bytes]] = {}
         self.seed = 0
-        self.url = f"http://127.0.0.1:{choose_port(options.port, options.once)}"
+        self.url = f"http://127.0.0.1:{choose_port(port, once)}"
 
     # -- processes ---------------------------------------------------------------------
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("MX_", "POD_"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("MX_", "POD_", "NODE_"))}
         return {**kept, "MX_METRICS_DIR": str(self.log), **more}
 
     def start_exporter(self) -> None:
@@ -104,16 +106,20 @@ class Demo:
 
     def start_rank(self, number: int, *scenarios: str, forever: bool = False) -> None:
         engine = ("vllm", "sglang")[number % 2]
+        pod, node, release = PODS[number * len(PODS) // len(FIRST_LOADS)]
         self.seed += 1
-        command = [sys.executable, str(RANK), *scenarios, "--engine", engine]
-        command += ["--seed", str(self.seed), "--speed", str(self.options.speed)]
+        command = [sys.executable, "-m", "mx_demo.rank", *scenarios]
+        command += ["--engine", engine, "--release", release]
+        command += ["--seed", str(self.seed), "--speed", str(self.speed)]
         self.ranks[number] = subprocess.Popen(
             command + ["--forever"] * forever,
             env=self.environment(
                 MX_METRICS_ENABLED="1",
                 MX_METRICS_SCHEME="demo",
                 RANK=str(number),
-                POD_NAME="demo-0",
+                POD_NAME=pod,
+                POD_NAMESPACE="demo",
+                NODE_NAME=node,
             ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -127,6 +133,12 @@ class Demo:
         if stdout.readline() != b"receiving\n":
             raise DemoFailed(f"rank {number} ended before its transfer")
 
+    def wait_killed(self, number: int) -> None:
+        """Wait until a rank has killed itself."""
+        if self.ranks[number].wait(30) != -signal.SIGKILL:
+            raise DemoFailed(f"rank {number} was not killed")
+        self.end_rank(number, signal.SIGKILL)
+
     def end_rank(self, number: int, how: signal.Signals) -> int:
         rank = self.ranks.pop(number)
         if rank.poll() is None:
@@ -137,7 +149,7 @@ class Demo:
         return status
 
     def end(self) -> None:
-        """End all cleanly, and remove the directory."""
+        """End all cleanly, and remove the log, unless it is to be kept."""
         for number in list(self.ranks):
             self.end_rank(number, signal.SIGKILL)
         if self.exporter:
@@ -148,6 +160,10 @@ class Demo:
                 self.exporter.kill()
                 self.exporter.wait()
         shutil.rmtree(self.home)
+
+    @property
+    def pace(self) -> str:
+        return f"Loads take a {self.speed:g}th of what real ones take, and their log says so."
 
     # -- the page ----------------------------------------------------------------------
 
@@ -195,6 +211,7 @@ def by(samples: Samples, name: str, label: str) -> str:
 def table(samples: Samples) -> Iterator[str]:
     """What an operator would look at, from the page alone."""
     yield f"{'loads ended':26}{by(samples, 'mx_load_seconds_count', 'outcome')}"
+    yield f"{'processes by release':26}{by(samples, 'mx_build_info', 'version')}"
     yield f"{'in progress, by phase':26}{by(samples, 'mx_loads_in_progress', 'phase')}"
     yield f"{'abandoned, by phase':26}{by(samples, 'mx_loads_abandoned_total', 'phase')}"
     for engine in ("vllm", "sglang"):
@@ -221,35 +238,37 @@ def derived(page: str) -> list[str]:
     ]
 
 
-def once(demo: Demo) -> None:
+def run_once(demo: Demo) -> None:
     """One load a rank; then the page against a replay of the log."""
-    for number, scenario in enumerate(SCENARIOS):
+    for number, scenario in enumerate(FIRST_LOADS):
         demo.start_rank(number, scenario)
     for number in range(6):
         if status := demo.ranks[number].wait(120):
             raise DemoFailed(f"rank {number} ended with status {status}")
     demo.wait_receiving(6)
     demo.wait_receiving(7)
-    if total(demo.samples(), "mx_loads_in_progress", phase="chain") != 2:
-        raise DemoFailed("the page does not show two loads that hang")
+    demo.wait_killed(7)
+    until(
+        lambda: total(demo.samples(), "mx_loads_in_progress", phase="chain") == 1,
+        "the page shows the load that hangs",
+    )
     demo.end_rank(6, signal.SIGTERM)
-    demo.end_rank(7, signal.SIGKILL)
 
     samples = until(
         lambda: (s := demo.samples()) and total(s, "mx_loads_abandoned_total") == 1 and s,
         "the page shows the load that was killed",
     )
     print("\n".join(table(samples)))
-    live, replayed = derived(demo.page()), derived(demo.replay())
-    if live != replayed:
+    page, replayed = derived(demo.page()), derived(demo.replay())
+    if page != replayed:
         raise DemoFailed("the page and the replay of its log differ")
-    count = sum(not line.startswith("#") for line in live)
+    count = sum(not line.startswith("#") for line in page)
     print(f"\nreplay of the log: the same {count} samples, byte for byte")
 
 
-def live(demo: Demo) -> None:
+def run_live(demo: Demo) -> None:
     """Loads without end, and a table that follows them."""
-    for number, scenario in enumerate(SCENARIOS):
+    for number, scenario in enumerate(FIRST_LOADS):
         demo.start_rank(number, scenario, forever=True)
     demo.wait_receiving(6)
     print(
@@ -260,10 +279,10 @@ def live(demo: Demo) -> None:
   curl -s {demo.url}/metrics | grep ^mx_load_seconds_count
   curl -s {demo.url}/metrics | grep ^mx_loads_in_progress      # rank 6 hangs in its transfer
   curl -s {demo.url}/metrics | grep ^mx_loads_abandoned        # rank 7 is killed now and then
-  {Path(sys.executable).with_name("mx-metrics")} replay {demo.log}
-  {Path(sys.executable).with_name("mx-metrics")} check {demo.log}
+  mx-metrics replay {demo.log}
+  mx-metrics check {demo.log}
 
-Loads of a minute take a second here, and show as a minute. Ctrl-C ends it.
+{demo.pace} Ctrl-C ends it.
 """,
         flush=True,
     )
@@ -282,31 +301,35 @@ Loads of a minute take a second here, and show as a minute. Ctrl-C ends it.
             print("\n".join(lines), end="\n\n", flush=True)
         # Rank 7's pod is killed in the middle of a load, and started again.
         demo.wait_receiving(7)
-        demo.end_rank(7, signal.SIGKILL)
+        demo.wait_killed(7)
         demo.start_rank(7, "peer", "killed")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--once", action="store_true", help="one load a rank, then exit")
-    parser.add_argument("--port", type=int, help="default: 9402, or another one if it is taken")
-    parser.add_argument("--speed", type=float, default=60.0, help="default: 60 times")
-    demo = Demo(parser.parse_args())
+#: Commands to go on with, for a log that is there.
+NEXT = """
+  mx-metrics replay {log}          # the page, from the log alone
+  mx-metrics replay --json {log}   # the same, one JSON object a series
+  mx-metrics check {log}           # whether the log is whole
+  less {segment}
+"""
+
+
+def show(*, once: bool, port: int | None, speed: float | None, keep: Path | None) -> None:
+    """Run it: one load a rank with ``once``, else until Ctrl-C. A kept log is made in ``keep``.
+
+    :raises DemoFailed: something of it did not happen.
+    """
+    # A `kill`, and a terminal that is closed, end all cleanly as well.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    demo = Demo(once=once, port=port, speed=speed or (60.0 if once else 10.0), keep=keep)
     try:
         demo.start_exporter()
-        (once if demo.options.once else live)(demo)
-    except DemoFailed as failure:
-        print(f"demo: {failure}", file=sys.stderr)
-        return 1
+        (run_once if once else run_live)(demo)
     except KeyboardInterrupt:
         print("\nended")
     finally:
         demo.end()
-    return 0
-
-
-if __name__ == "__main__":
-    # A `kill`, and a terminal that is closed, end all cleanly as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
-    sys.exit(main())
+    if keep:
+        segments = sorted(keep.glob("events-*.jsonl"))
+        print(NEXT.format(log=keep, segment=segments[0] if segments else keep))
