@@ -14,7 +14,7 @@ from tests.support.promql import selectors
 PAGES = sorted([*DEPLOY.parent.glob("*.md"), *DEPLOY.parent.glob("docs/*.md")])
 
 #: Names that begin like a family's: the packages, and the plug-in of vLLM.
-OTHERS = {"mx_activate", "mx_emitter", "mx_exporter", "mx_log", "mx_metrics", "mx_"}
+OTHERS = {"mx_activate", "mx_demo", "mx_emitter", "mx_exporter", "mx_log", "mx_metrics", "mx_"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DEPLOY.parent)))

@@ -197,6 +197,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("replay", log),
         ("check", log),
         ("reset", "--dir", log),
+        ("demo", "--pods", "1", "--out", log),
     ]
     assert {command for command, *_ in commands} == set(cli.commands)
     for command in commands if missing == "msgspec" else commands[:1]:
