@@ -26,6 +26,7 @@ from .option_values import (
     parse_at_least_one,
     parse_bind_retry,
     parse_boolean,
+    parse_created,
     parse_directory,
     parse_duration,
     parse_gateway,
@@ -142,6 +143,16 @@ class Settings:
             "off",
             flag="--source-id-label",
             variable="MX_METRICS_SOURCE_ID_LABEL",
+        ),
+    )
+    created_series: bool = field(
+        default=True,
+        metadata=_option(
+            parse_created,
+            "True, 1 or t: no creation times in OpenMetrics, as in programs that use the client "
+            "library for Python. A Prometheus without created timestamps stores each as a series.",
+            "off",
+            variable="PROMETHEUS_DISABLE_CREATED_SERIES",
         ),
     )
     max_series: int = field(

@@ -87,6 +87,12 @@ def parse_boolean(text: str) -> bool:
     return word in TRUE
 
 
+def parse_created(text: str) -> bool:
+    """Whether creation times are shown: the opposite of what the variable says. Never an error, as
+    the client library, whose variable it is, takes any other text for no."""
+    return text.lower() not in ("true", "1", "t")
+
+
 def parse_directory(text: str) -> Directory:
     if "\0" in text:
         raise ValueError("expected a path")

@@ -40,6 +40,7 @@ PRODUCT_NAMES = frozenset(
         "OMPI_COMM_WORLD_RANK",
         "SLURM_PROCID",
         "PROMETHEUS_MULTIPROC_DIR",
+        "PROMETHEUS_DISABLE_CREATED_SERIES",
     }
 )
 

@@ -52,11 +52,12 @@ def replay(
     were written or inside the envelopes of log collectors, with the snapshots of directories
     that were compacted. Without LOGS: the directory of the environment. Nothing is changed.
     """
-    source_id_label = read_settings(flags, names=["source_id_label"]).source_id_label
+    settings = read_settings(flags, names=["source_id_label", "created_series"])
     return run(
         logs,
         output=output or "text",
-        source_id_label=source_id_label,
+        source_id_label=settings.source_id_label,
+        created=settings.created_series,
         max_series=max_series,
         jobs=jobs,
     )
@@ -67,6 +68,7 @@ def run(
     *,
     output: str = "text",
     source_id_label: bool = False,
+    created: bool = True,
     max_series: int | None = None,
     jobs: int | None = None,
 ) -> int:
@@ -74,6 +76,7 @@ def run(
 
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
+    :param created: with creation times in OpenMetrics.
     :param jobs: processes at most; None: as many as there are cores.
     :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short, or
         when a family could not be printed.
@@ -91,7 +94,12 @@ def run(
                 CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
             )
         )
-    collectors = derived_collectors(CATALOG, outcome.state, source_id_label=source_id_label)
+    collectors = derived_collectors(
+        CATALOG,
+        outcome.state,
+        source_id_label=source_id_label,
+        created=created or output == "json",
+    )
     failed = _print_page(collectors, output)
     if source_id_label:
         say(SOURCE_ID_WARNING)

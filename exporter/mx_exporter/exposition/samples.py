@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from calendar import timegm
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from operator import methodcaller
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class Histogram:
     :ivar counts: observations up to each boundary, and all of them: one more than ``bounds``.
     :ivar exemplars: the last event of each bucket, as many as ``counts``.
     :ivar sum: of all observations; it may be negative, or an infinity.
-    :ivar created: smallest timestamp of an observed event.
+    :ivar created: smallest timestamp of an observed event; None where it is not to be shown.
     """
 
     labels: tuple[str, ...]
@@ -60,7 +60,7 @@ class Histogram:
     counts: Sequence[int]
     exemplars: Sequence[Exemplar | None]
     sum: float
-    created: str
+    created: str | None
 
     @property
     def count(self) -> int:
@@ -96,14 +96,16 @@ class Collector(NamedTuple):
 
 
 def derived_collectors(
-    catalog: Catalog, state: State, *, source_id_label: bool = False
+    catalog: Catalog, state: State, *, source_id_label: bool = False, created: bool = True
 ) -> Iterator[Collector]:
     """The families of a state in the catalogue's order, those without a series left out.
 
     :param source_id_label: show the labels that are shown only when asked for.
+    :param created: with creation times.
     """
+    derive = partial(_derive, state=state, opt_in=source_id_label, created=created)
     for family in catalog.families:
-        yield Collector(family.name, partial(_derive, family, state, opt_in=source_id_label))
+        yield Collector(family.name, partial(derive, family))
 
 
 def derived_families(
@@ -165,11 +167,21 @@ class TableSeries(Collection["Point | Histogram"]):
         """The series of these label values."""
         return self._make(labels, self._table[labels])
 
+    def without_created(self) -> TableSeries:
+        """The same without creation times."""
 
-def _derive(family: Family, state: State, *, opt_in: bool) -> list[FamilySamples]:
+        def make(labels: Labels, value: Any) -> Point | Histogram:
+            return replace(self._make(labels, value), created=None)
+
+        return TableSeries(self._table, make, self._mark)
+
+
+def _derive(family: Family, *, state: State, opt_in: bool, created: bool) -> list[FamilySamples]:
     series = _series_of(family, state, opt_in=opt_in)
     if not series:
         return []
+    if not created:
+        series = series.without_created()
     names = family.label_names(opt_in=opt_in)
     return [FamilySamples(family.name, family.type, family.help, names, series)]
 

@@ -136,7 +136,7 @@ def _add_histogram(metric: Any, family: FamilySamples, one: Histogram, openmetri
     if one.sum >= 0 or not openmetrics:
         metric.add_sample(f"{family.name}_count", labels, one.count)
         metric.add_sample(f"{family.name}_sum", labels, one.sum)
-    if openmetrics:
+    if openmetrics and one.created:
         metric.add_sample(f"{family.name}_created", labels, seconds(one.created))
 
 

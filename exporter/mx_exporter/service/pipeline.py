@@ -145,7 +145,10 @@ class Pipeline:
     def _folded(self) -> Iterator[Collector]:
         """What depends on the fold alone, and stays the same as long as it does."""
         fold, with_ids = self._follower.fold, self._settings.source_id_label
-        yield from derived_collectors(fold.catalog, fold.state, source_id_label=with_ids)
+        created = self._settings.created_series
+        yield from derived_collectors(
+            fold.catalog, fold.state, source_id_label=with_ids, created=created
+        )
         yield from fold_metrics.fold_collectors(fold, source_id_label=with_ids)
 
     def _diagnose(self) -> Diagnosis | Exception:

@@ -41,7 +41,7 @@ def test_flag_goes_before_variable_goes_before_default() -> None:
 
 def test_blank_variables_are_unset() -> None:
     environ = {row.variable: " \t" for row in OPTIONS.values() if row.variable}
-    assert len(environ) == 13
+    assert len(environ) == 14
     assert read_settings({}, environ) == Settings()
 
 
@@ -125,6 +125,15 @@ def test_switches(text: str) -> None:
     assert read_settings({}, {"MX_METRICS_SOURCE_ID_LABEL": text}).source_id_label is True
     with pytest.raises(UsageError):
         read_settings({}, {"MX_METRICS_SOURCE_ID_LABEL": f"{text}!"})
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("True", False), ("1", False), ("t", False), ("0", True), ("yes", True), ("", True)],
+)
+def test_creation_times_are_shown_where_the_client_library_would(text: str, shown: bool) -> None:
+    environ = {"PROMETHEUS_DISABLE_CREATED_SERIES": text}
+    assert read_settings({}, environ).created_series is shown
 
 
 def test_an_option_that_is_not_read_is_not_validated() -> None:

@@ -60,6 +60,23 @@ def test_a_slash_at_the_end_of_a_path_changes_nothing(
     assert exporter.get(f"{path}/x").status == 404
 
 
+def test_creation_times_are_left_out_where_the_client_librarys_variable_says_so(
+    exporter: serving.Exporter, spawn: support.Spawner, tmp_path: Path
+) -> None:
+    accept = {"Accept": "application/openmetrics-text"}
+    log, off = tmp_path / "segments", {"PROMETHEUS_DISABLE_CREATED_SERIES": "True"}
+    with_them = exporter.derived(**accept)
+    exporter.process.terminate()
+    assert exporter.process.result() == 0
+    without = serving.start(spawn, log, env=off).derived(**accept)
+    assert b"_created{" in with_them
+    lines = with_them.splitlines(keepends=True)
+    assert without == b"".join(line for line in lines if b"_created{" not in line)
+    replay = spawn.python("-m", "mx_exporter", "replay", "--openmetrics", log, env=off)
+    assert replay.result() == 0
+    assert replay.output.removesuffix("# EOF\n") == without.decode().removesuffix("# EOF\n")
+
+
 def test_caches_are_told_what_the_answer_depends_on(exporter: serving.Exporter) -> None:
     for headers in ({}, {"Accept_Encoding": "gzip"}, {"Accept": "application/openmetrics-text"}):
         assert exporter.get(**headers).headers["vary"] == "Accept, Accept-Encoding"
