@@ -110,18 +110,20 @@ class EventLogger(structlog.BoundLoggerBase):
                 rename(fields, "event")
             fields["event"] = event
             # Now: where a signal handler forks in the middle, the event is the parent's.
-            msg = self._logger.msg
+            logger = self._logger
+            msg = logger.msg
             result: Any = fields
             for process in self._first:
-                result = process(self._logger, level, result)
+                result = process(logger, level, result)
             for process in self._processors:
-                result = process(self._logger, level, result)
+                result = process(logger, level, result)
         except structlog.DropEvent:
             return
         except Exception:
             sink.drop("unencodable")
             return
-        msg(*result[0])
+        (name, own, as_level), _ = result
+        msg(name, own, as_level)
 
     adebug = _asynchronous(debug)
     ainfo = amsg = _asynchronous(info)

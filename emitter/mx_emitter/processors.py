@@ -119,11 +119,15 @@ def fit_values(_logger: object, _method_name: str, event_dict: EventDict) -> Eve
             odd.append(name)
     if odd is not None:
         fits = _FITS.get(event_dict["event"], _NO_FITS)
-        flattening = Flattening()
+        flattening = None
         for name in odd:
             fit = fits.get(name)
             value = event_dict[name]
-            event_dict[name] = fit(value) if fit is not None else flattening.plain(value, 1)
+            if fit is not None:
+                event_dict[name] = fit(value)
+            else:
+                flattening = flattening or Flattening()
+                event_dict[name] = flattening.plain(value, 1)
     return event_dict
 
 

@@ -254,10 +254,12 @@ def _candidate(candidate: Any) -> dict[str, Any]:
         worker_id = candidate.worker_id
     except Exception:
         worker_id = None
-    load: object = None
+    load: Any = None
     try:
         if candidate.HasField("source_load"):
-            load = float(candidate.source_load)
+            load = candidate.source_load
+            if type(load) is not float:
+                load = float(load)
             if not isfinite(load):
                 load = number(load)
     except Exception:
