@@ -137,7 +137,9 @@ def test_commands_are_understood(block: Block) -> None:
 
 def understood(arguments: list[str]) -> None:
     """That the command line takes these, which are not run. An option that it does not have is a
-    usage error."""
+    usage error. Without any it prints its help, or the shell's completion."""
+    if not arguments:
+        return
     context = cli.make_context("mx-metrics", list(arguments))
     name, command, rest = cli.resolve_command(context, list(arguments))
     assert command is not None
