@@ -349,7 +349,9 @@ def _archive_problem(settings: Settings) -> str | None:
         return None
     if os.path.realpath(archive) == os.path.realpath(directory):
         return f"{archive} is the directory of the segments"
-    if os.path.exists(archive) and not os.path.isdir(archive):
+    if not os.path.exists(archive):
+        return f"{archive} does not exist; make it, or mount what shall be there"
+    if not os.path.isdir(archive):
         return f"{archive} is not a directory"
     return None
 

@@ -125,11 +125,16 @@ def test_the_archive_gets_each_segment_once_and_replays_to_the_page(
 def test_segments_wait_for_the_archive_while_there_is_room(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:
-    log, archive = tmp_path / "log", tmp_path / "archive"
-    fill(log, "aaaaaaaaaaaa", 40)
+    log, archive, made = tmp_path / "log", tmp_path / "archive", tmp_path / "made"
+    archive.mkdir()
+    log.mkdir()
     env = {"MX_METRICS_MAX_BYTES": "200000"}
     exporter = start(spawn, log, "--archive-dir", str(archive), env=env)
-    # It is not there: what has no room goes without, the rest waits.
+    archive.rmdir()
+    fill(made, "aaaaaaaaaaaa", 40)
+    for path in made.iterdir():
+        path.rename(log / path.name)
+    # It is not there any more: what has no room goes without, the rest waits.
     unshipped = "mx_exporter_unshipped_segments_total"
     support.wait_until(lambda: exporter.get().sample(unshipped) and directory_size(log) <= 110_000)
     answer = exporter.get()
@@ -176,6 +181,7 @@ def test_the_page_with_all_of_this_passes_promtool(
         (("--archive-dir", "{log}"), "is the directory of the segments"),
         (("--archive-dir", "{log}/../log/"), "is the directory of the segments"),
         (("--archive-dir", "{log}/events-aaaaaaaaaaaa-0.jsonl"), "is not a directory"),
+        (("--archive-dir", "{log}/none"), "/none does not exist; make it, or mount"),
         (("--archive-dir", ""), "--archive-dir: bad value ''"),
         (("--retain-seconds", "-1"), "--retain-seconds: bad value '-1'"),
         (("--retain-seconds", "nan"), "expected a number of seconds"),

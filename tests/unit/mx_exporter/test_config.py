@@ -191,7 +191,7 @@ def test_an_archive_that_cannot_be_one(tmp_path: Path) -> None:
     """By a flag or a variable, which the message names; a command that must go on has none."""
     (tmp_path / "file").touch()
     environ = {"MX_METRICS_DIR": str(tmp_path)}
-    for archive in (tmp_path, tmp_path / ".", tmp_path / "file"):
+    for archive in (tmp_path, tmp_path / ".", tmp_path / "file", tmp_path / "none"):
         by_variable = {**environ, "MX_METRICS_ARCHIVE_DIR": str(archive)}
         with pytest.raises(UsageError, match=r"^--archive-dir: "):
             read_settings({"archive_dir": str(archive)}, environ)
