@@ -78,6 +78,7 @@ class Fold:
             in_order = self._enter_all(events)
         finally:
             refused = self._flush(in_order=in_order)
+            self.state.books.close_again()
         return refused
 
     def reject(self, reason: str, count: int = 1) -> None:
@@ -92,6 +93,7 @@ class Fold:
             self.state.gone += not book.gone
             book.gone = True
             self.state.loads.settle(proc)
+            self.state.books.close(proc)
 
     def _enter_all(self, events: Iterable[Event | Rejected]) -> bool:
         """Enter events in the books, and leave each that was not met before with its handler.
@@ -120,7 +122,7 @@ class Fold:
                 if event.proc != proc:
                     in_order = in_order and not proc
                     proc = event.proc
-                    book = books.get(proc) or books.setdefault(proc, Book())
+                    book = books.open(proc)
                 seq = event.seq
                 if seq == book.end:
                     book.end = seq + 1
@@ -157,7 +159,7 @@ class Fold:
         """Count a line that gives no event, and enter its number if it says one."""
         reason, seq = line.reason, line.seq
         if line.proc:
-            book = self.state.books.get(line.proc) or self.state.books.setdefault(line.proc, Book())
+            book = self.state.books.open(line.proc)
             if not self._enter_new(book, seq):
                 known = book.rejection(seq)
                 # Of two reasons the same one stays, whichever line came first.
@@ -208,7 +210,7 @@ class Fold:
             for reducer in handler.reducers:
                 refused = reducer.apply(events) or refused
             for event, reason in refused:
-                book = state.books[event.proc]
+                book = state.books.open(event.proc)
                 if reason == SKIPPED:
                     book.skipped += 1
                     state.skipped += 1

@@ -4,9 +4,16 @@ A process numbers its events from 0. For each process
 ``logged = folded + refused + skipped + rejected + lost``, where ``logged`` is the highest number
 seen plus one. A number that is met again is a duplicate and changes nothing, but for a good line of
 a number that was met in a rejected one: the good one counts.
+
+Most processes that ever lived are gone, and nothing of them is missing. What is left to say of such
+a one is a few numbers, which are kept as a tuple: the garbage collector never walks through these,
+and a snapshot has them in columns.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from . import ranges
 from .ranges import Ranges
@@ -91,3 +98,94 @@ class Book:
         ranges.remove(numbers, seq)
         if not numbers:
             del self.rejections[reason]
+
+
+#: A book in which nothing is missing, of a process that is gone: end, refused, skipped, locked.
+Closed: TypeAlias = tuple[int, int, int, bool]
+
+
+class Ledger(Mapping[str, Book]):
+    """The books of all processes. Picklable.
+
+    As a mapping it is to be read; `open` gives a book to write in.
+    """
+
+    __slots__ = ("_stirred", "closed", "opened")
+
+    def __init__(self) -> None:
+        self.opened: dict[str, Book] = {}
+        #: No process is in both.
+        self.closed: dict[str, Closed] = {}
+        #: Processes that are gone and whose books `open` gave.
+        self._stirred: set[str] = set()
+
+    def __getitem__(self, proc: str) -> Book:
+        book = self.opened.get(proc)
+        return _book(self.closed[proc]) if book is None else book
+
+    def __contains__(self, proc: object) -> bool:
+        return proc in self.opened or proc in self.closed
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.opened
+        yield from self.closed
+
+    def __len__(self) -> int:
+        return len(self.opened) + len(self.closed)
+
+    def gone(self) -> set[str]:
+        """The processes that are gone."""
+        return {*self.closed, *(proc for proc, book in self.opened.items() if book.gone)}
+
+    def alive(self) -> set[str]:
+        """The processes that are not."""
+        return {proc for proc, book in self.opened.items() if not book.gone}
+
+    def open(self, proc: str) -> Book:
+        """The book of a process, to write in; a new one where there is none."""
+        book = self.opened.get(proc)
+        if book is None:
+            closed = self.closed.pop(proc, None)
+            book = self.opened[proc] = Book() if closed is None else _book(closed)
+        if book.gone:
+            self._stirred.add(proc)
+        return book
+
+    def close(self, proc: str) -> None:
+        """Close the book of a process, if there is one and nothing is missing any more."""
+        book = self.opened.get(proc)
+        if book is not None and book.gone and not book.gaps and not book.rejections:
+            self.closed[proc] = (book.end, book.refused, book.skipped, book.locked)
+            del self.opened[proc]
+
+    def close_again(self) -> None:
+        """Close the books that `open` gave of processes that are gone."""
+        while self._stirred:
+            self.close(self._stirred.pop())
+
+    def put(self, proc: str, book: Book) -> None:
+        """Add the book of a process that has none here."""
+        self.opened[proc] = book
+        self.close(proc)
+
+    def take(self, proc: str) -> Book | None:
+        """Take the book of a process out; None where there is none."""
+        if proc not in self:
+            return None
+        book = self.open(proc)
+        self._stirred.discard(proc)
+        del self.opened[proc]
+        return book
+
+    def merge(self, other: Ledger) -> None:
+        """Add the books of other processes."""
+        self.opened.update(other.opened)
+        self.closed.update(other.closed)
+        self._stirred |= other._stirred
+
+
+def _book(closed: Closed) -> Book:
+    book = Book()
+    book.end, book.refused, book.skipped, book.locked = closed
+    book.gone = True
+    return book

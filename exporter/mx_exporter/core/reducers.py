@@ -339,7 +339,7 @@ class NoteLocks:
     def apply(self, events: list[Any]) -> Refused:
         for event in events:
             if event.locked is False:
-                self._state.books[event.proc].locked = False
+                self._state.books.open(event.proc).locked = False
         return ()
 
     def targets(self, event: Event) -> Iterator[Target]:  # noqa: ARG002

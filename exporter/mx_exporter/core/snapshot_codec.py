@@ -46,9 +46,10 @@ def dump(
 
     :raises BadSnapshot: it would be too large to be read back.
     """
+    closed = state.books.closed
     return _sealed(
         content.Content(
-            segments=dict(segments),
+            segments={proc: n for proc, n in segments.items() if proc not in closed},
             shipped=dict(shipped or {}),
             families={
                 family.name: content.Tables(
@@ -69,8 +70,9 @@ def dump(
                     book.locked,
                     book.rejections,
                 )
-                for proc, book in state.books.items()
+                for proc, book in state.books.opened.items()
             },
+            closed={proc: (segments.get(proc, -1), *book) for proc, book in closed.items()},
             events=state.events,
             refused=state.refused,
             rejected=state.rejected,
@@ -144,8 +146,20 @@ def _unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
                 series.unpack(values)
                 into[family.name][labels] = series
     _unpack_loads(state.loads, packed.loads)
+    segments = _unpack_books(state, packed)
+    state.events = Counter(packed.events)
+    state.refused = Counter(packed.refused)
+    state.rejected = Counter(packed.rejected)
+    state.skipped = packed.skipped
+    state.duplicates = packed.duplicates
+    state.last_event = packed.last_event
+    return Snapshot(state, segments, changed, packed.shipped)
+
+
+def _unpack_books(state: State, packed: content.Content) -> dict[str, int]:
+    """Take up the books; return the last segment of each process."""
     for proc, values in packed.books.items():
-        state.books[proc] = book = Book()
+        book = Book()
         book.end, book.gaps = values.end, values.gaps
         book.refused, book.skipped = values.refused, values.skipped
         book.gone, book.locked = values.gone, values.locked
@@ -154,13 +168,15 @@ def _unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
         state.rejected_numbers += book.rejected
         state.lost += book.lost
         state.gone += book.gone
-    state.events = Counter(packed.events)
-    state.refused = Counter(packed.refused)
-    state.rejected = Counter(packed.rejected)
-    state.skipped = packed.skipped
-    state.duplicates = packed.duplicates
-    state.last_event = packed.last_event
-    return Snapshot(state, packed.segments, changed, packed.shipped)
+        state.books.put(proc, book)
+    closed, segments = state.books.closed, packed.segments
+    for proc, (n, end, refused, skipped, locked) in packed.closed.items():
+        closed[proc] = (end, refused, skipped, locked)
+        state.logged += end
+        if n >= 0:
+            segments[proc] = n
+    state.gone += len(packed.closed)
+    return segments
 
 
 def _unpack_loads(loads: Loads, packed: content.Loads) -> None:

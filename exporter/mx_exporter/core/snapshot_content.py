@@ -42,6 +42,8 @@ _Sum = Annotated[str, Meta(pattern=rf"\A-?0x[0-9a-f]{{1,{_DIGITS}}}\Z")]
 _Stamp = tuple[_TimestampOrNone, str, _Last]
 _Exemplar = tuple[_Timestamp, _Proc, _Count, float, _Rank | None, str | None]
 _Ranges = list[tuple[_Count, Annotated[int, Meta(ge=1)]]]
+#: See `ledger.Closed`; before it the number of the last segment, or -1 for none.
+Closed = tuple[_Last, Annotated[int, Meta(ge=0)], _Count, _Count, bool]
 _LoadLabels = tuple[_Text, _Text, _Text, _Text]
 
 
@@ -111,6 +113,7 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     families: dict[str, Tables]
     loads: Loads
     books: dict[_Proc, Book]
+    closed: dict[_Proc, Closed] = {}
     events: dict[_Text, _Count]
     refused: dict[_Text, _Count]
     rejected: dict[_Text, _Count]
@@ -119,7 +122,12 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     last_event: _TimestampOrNone
 
     def __post_init__(self) -> None:
-        if not self.books.keys() >= self.loads.open.keys():
+        for _, end, refused, skipped, _ in self.closed.values():
+            if not refused + skipped <= end <= _LARGEST + 1:
+                raise ValueError("Expected as many events as became something")
+        if self.closed.keys() & (self.books.keys() | self.segments.keys()):
+            raise ValueError("Expected each process in one place")
+        if not self.books.keys() | self.closed.keys() >= self.loads.open.keys():
             raise ValueError("Expected books of each process with a load")
         numbered: Counter[str] = Counter()
         for book in self.books.values():

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from .catalog import Catalog
-from .ledger import Book
+from .ledger import Ledger
 from .load_tracker import Loads
 from .series import Series
 
@@ -45,7 +45,7 @@ class State:
         }
         self.loads = Loads()
         #: proc -> its book
-        self.books: dict[str, Book] = {}
+        self.books = Ledger()
         #: Events folded, by event.
         self.events: Counter[str] = Counter()
         #: Events refused, by reason: an observation that was none, or a label that drops it.
@@ -73,10 +73,10 @@ class State:
         """
         part = State(catalog)
         for proc in procs:
-            book = self.books.pop(proc, None)
+            book = self.books.take(proc)
             if book is None:
                 continue
-            part.books[proc] = book
+            part.books.put(proc, book)
             if proc in self.loads.open:
                 part.loads.open[proc] = self.loads.open.pop(proc)
             part.logged += book.end
@@ -107,7 +107,7 @@ class State:
                     else:
                         known.merge(series)  # type: ignore[arg-type]
         self.loads.merge(other.loads)
-        self.books.update(other.books)
+        self.books.merge(other.books)
         self.events.update(other.events)
         self.refused.update(other.refused)
         add_to(self.rejected, other.rejected)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import pickle
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mx_exporter.core import snapshot_codec
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.handlers import Handlers
-from mx_exporter.core.ledger import Book
+from mx_exporter.core.ledger import Book, Ledger
+from mx_exporter.core.state import State
 from tests.support import Lines
+from tests.support.folding import whole_page
+from tests.support.strategies import PROCS, logs
 
 
 @given(st.lists(st.integers(0, 25), max_size=40))
@@ -106,3 +113,84 @@ def test_events_that_the_schema_does_not_know_are_skipped_by_book_and_in_all():
     (book,) = whole.state.books.values()
     assert (book.skipped, book.refused, book.folded) == (2, 0, 0)
     assert (whole.state.skipped, dict(whole.state.refused)) == (2, {})
+
+
+# --------------------------------------------------------------------------------------
+# Closed books
+
+
+class NeverClosed(Ledger):
+    """The same with a full book of each process."""
+
+    __slots__ = ()
+
+    def close(self, proc: str) -> None:
+        pass
+
+
+def seen(state: State) -> Any:
+    """All that anybody sees of the books."""
+    books = {
+        proc: {name: getattr(book, name) for name in (*Book.__slots__, "complete", "folded")}
+        for proc, book in state.books.items()
+    }
+    return books, state.books.gone(), state.books.alive(), len(state.books), whole_page(state)
+
+
+#: What comes next: some lines, or a process is gone.
+STEPS = st.lists(st.one_of(st.integers(1, 6), st.sampled_from(PROCS)), max_size=12)
+
+
+@settings(max_examples=40)
+@given(logs(), STEPS, st.booleans())
+def test_a_closed_book_is_as_a_full_one(lines, steps, again):
+    """Whatever is late, and whoever is gone meanwhile: also by way of a snapshot and a merge."""
+    closing, full = Fold(CATALOG), Fold(CATALOG)
+    full.state.books = NeverClosed()
+    left = list(lines)
+    for step in [*steps, len(left) + 1]:
+        for fold in (closing, full):
+            if isinstance(step, str):
+                fold.writer_gone(step)
+            else:
+                fold.feed_lines(left[:step])
+        if isinstance(step, int):
+            left = lines if again and not left[step:] else left[step:]
+        whole = {
+            proc
+            for proc, book in full.state.books.items()
+            if book.gone and not book.gaps and not book.rejections
+        }
+        assert closing.state.books.closed.keys() == whole
+        assert seen(closing.state) == seen(full.state)
+    expected = seen(full.state)
+    taken = snapshot_codec.load(CATALOG, snapshot_codec.dump(CATALOG, closing.state, {})).state
+    assert seen(taken) == seen(pickle.loads(pickle.dumps(closing.state))) == expected
+    part = taken.split_off(CATALOG, PROCS[:2])
+    rest = full.state.split_off(CATALOG, PROCS[:2])
+    assert seen(part)[:-1] == seen(rest)[:-1]
+    taken.merge(part)
+    assert seen(taken) == expected
+
+
+def test_the_garbage_collector_walks_through_no_closed_book():
+    whole = Fold(CATALOG)
+    for number in range(50):
+        log = Lines(f"{number:012x}")
+        whole.feed_lines([log.header(), log("sources_ordered", policy="p", seconds=None)])
+        whole.writer_gone(log.proc)
+    books = whole.state.books
+    assert (len(books.opened), len(books.closed)) == (0, 50)
+    gc.collect()
+    assert not any(map(gc.is_tracked, [books.closed, *books.closed.values()]))
+
+
+def test_a_gap_keeps_a_book_open_until_it_is_filled():
+    whole, log = Fold(CATALOG), Lines()
+    header, lost, last = log.header(), log("of_the_future"), log("nixl_received", result="complete")
+    whole.feed_lines([header, last])
+    whole.writer_gone(log.proc)
+    assert list(whole.state.books.opened) == [log.proc]
+    whole.feed_lines([lost])
+    assert whole.state.books.closed == {log.proc: (3, 0, 1, True)}
+    assert not whole.state.books.opened
