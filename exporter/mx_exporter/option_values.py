@@ -9,6 +9,7 @@ import math
 import os
 import re
 import stat
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -61,6 +62,28 @@ def parse_at_least_one(text: str) -> int:
     if number < 1:
         raise ValueError("expected a whole number, at least 1")
     return number
+
+
+def between(first: int, last: int) -> Callable[[str], int]:
+    """A parser of whole numbers from ``first`` to ``last``."""
+
+    def parse(text: str) -> int:
+        number = whole_number(text)
+        if not first <= number <= last:
+            raise ValueError(f"expected a whole number from {first} to {last}")
+        return number
+
+    return parse
+
+
+def parse_factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not (math.isfinite(factor) and factor > 0):
+        raise ValueError("expected a number above 0")
+    return factor
 
 
 def parse_port(text: str) -> int:

@@ -8,23 +8,51 @@ from pathlib import Path
 
 import click
 
+from mx_log.values import whole_number
+
 from ..errors import UsageError
+from ..option_values import between, parse_factor
+from .options import complete, parsed
 
 
 @click.command()
 @click.option("--once", is_flag=True, help="One load a rank, then the page against a replay.")
-@click.option("--port", type=click.IntRange(1, 65535), help="[default: 9402, or another one]")
+@click.option(
+    "--port",
+    metavar="PORT",
+    callback=parsed(between(1, 65535)),
+    help="Port of the endpoint. [default: 9402, or another one]",
+)
 @click.option(
     "--speed",
-    type=click.FloatRange(0, min_open=True),
+    metavar="FACTOR",
+    callback=parsed(parse_factor),
     help="How many times as short as real ones loads are. [default: 10, once: 60]",
 )
-@click.option("--keep", metavar="DIR", help="Keep the log in DIR, which is new or empty.")
 @click.option(
-    "--pods", type=click.IntRange(1, 10_000), help="Write logs of so many pods instead, with --out."
+    "--keep",
+    metavar="DIR",
+    shell_complete=complete("dir"),
+    help="Keep the log in DIR, which is new or empty.",
 )
-@click.option("--out", metavar="DIR", help="Where to: a folder a pod. DIR is new or empty.")
-@click.option("--seed", type=int, help="Draws what happens to the pods. [default: 0]")
+@click.option(
+    "--pods",
+    metavar="N",
+    callback=parsed(between(1, 10_000)),
+    help="Write logs of so many pods instead, with --out.",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    shell_complete=complete("dir"),
+    help="Where to: a folder a pod. DIR is new or empty.",
+)
+@click.option(
+    "--seed",
+    metavar="N",
+    callback=parsed(whole_number),
+    help="Draws what happens to the pods. [default: 0]",
+)
 def demo(
     once: bool,
     port: int | None,

@@ -10,8 +10,8 @@ from click.shell_completion import CompletionItem
 
 from ..config import OPTIONS, read_settings
 from ..errors import UsageError
-from ..option_values import parse_at_least_one
 
+_Value = TypeVar("_Value")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _DEFAULTS = read_settings({}, {})
@@ -43,14 +43,16 @@ def complete(kind: str) -> Callable[[click.Context, click.Parameter, str], list[
 _COMPLETED = {"DIR": complete("dir"), "FILE": complete("file")}
 
 
-def at_least_one(_: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The value of an option that is in no row of the table, read as those are."""
-    if value is None:
-        return None
-    try:
-        return parse_at_least_one(value.strip())
-    except ValueError as error:
-        raise UsageError(f"{param.opts[0]}: bad value {value!r}: {error}") from None
+def parsed(parse: Callable[[str], _Value]) -> Callable[..., _Value | None]:
+    """Have an option that is in no row of the table read as those are."""
+
+    def value_of(_: click.Context, param: click.Parameter, value: str | None) -> _Value | None:
+        try:
+            return None if value is None else parse(value.strip())
+        except ValueError as error:
+            raise UsageError(f"{param.opts[0]}: bad value {value!r}: {error}") from None
+
+    return value_of
 
 
 def settings_options(*names: str) -> Callable[[_Command], _Command]:

@@ -12,7 +12,8 @@ import click
 from mx_log.words import counted
 
 from ..config import SOURCE_ID_WARNING, read_settings
-from .options import at_least_one, complete, settings_options
+from ..option_values import parse_at_least_one
+from .options import complete, parsed, settings_options
 from .stdio import put, say
 
 if TYPE_CHECKING:
@@ -30,12 +31,15 @@ _PRINTED = 10
 @click.option("--openmetrics", "output", flag_value="openmetrics", help="Print OpenMetrics.")
 @click.option("--json", "output", flag_value="json", help="Print one JSON object a series.")
 @click.option(
-    "--jobs", callback=at_least_one, metavar="N", help="Processes to use. [default: one a core]"
+    "--jobs",
+    callback=parsed(parse_at_least_one),
+    metavar="N",
+    help="Processes to use. [default: one a core]",
 )
 @settings_options("source_id_label")
 @click.option(
     "--max-series",
-    callback=at_least_one,
+    callback=parsed(parse_at_least_one),
     metavar="N",
     help="Most series that a family may have. [default: no limit]",
 )
