@@ -120,8 +120,9 @@ ROWS = [
             Panel(
                 "Events not counted, last $window",
                 "Lost (they have a number and no line), rejected (a line that is no event), "
-                "refused (an impossible value) and dropped by a rank. Anything but zero: the "
-                "other panels show too little. Lost ones are all that are missing now. Empty: "
+                "refused (an impossible value), dropped by a rank, and calls of recorders that no "
+                "family answers, misspelt ones perhaps. Anything but zero: the other panels show "
+                "too little. Lost ones are all that are missing now. Empty: "
                 "nothing is scraped.",
                 4,
                 [
@@ -137,6 +138,12 @@ ROWS = [
                         "sum by (reason) "
                         f"({grown(f'mx_emitter_events_dropped_total{{{SCHEME}}}')})",
                         "dropped: {{reason}}",
+                    ),
+                    Query(
+                        "sum("
+                        + grown(f"mx_exporter_recorder_calls_unanswered_total{{{OWN}}}")
+                        + ")",
+                        "unanswered",
                     ),
                 ],
             ),
@@ -222,7 +229,7 @@ ROWS = [
             Panel(
                 "Loads ended, last $window",
                 "Within the window, by outcome. Empty: no load has ended since the pods started.",
-                12,
+                8,
                 [
                     Query(
                         f"sum by (outcome) ({grown(f'mx_load_seconds_count{{{LOADS}}}')})",
@@ -236,7 +243,7 @@ ROWS = [
                 "Loads that have started and not ended, by phase, or between two phases. One that "
                 "stays is a load that hangs. Empty: no load was started since the "
                 "pods did.",
-                12,
+                8,
                 [
                     Query(
                         f"sum by (phase) ({named(f'mx_loads_in_progress{{{LOADS}}}')})",
@@ -244,6 +251,21 @@ ROWS = [
                     )
                 ],
                 stacked=True,
+            ),
+            Panel(
+                "Oldest load in progress",
+                "Time since the start of the load that has been in progress for longest, by the "
+                "phase that it is in. A line that goes up for as long as no load ever took is a "
+                "load that hangs. Empty: no load was started since the pods did.",
+                8,
+                [
+                    Query(
+                        "max by (phase) "
+                        f"({named(f'mx_exporter_oldest_load_seconds{{{LOADS}}}')})",
+                        "{{phase}}",
+                    )
+                ],
+                unit="s",
             ),
         ],
     ),

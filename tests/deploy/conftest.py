@@ -65,7 +65,8 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     home = tmp_path_factory.mktemp("page")
     for name in ("log", "archive"):
         (home / name).mkdir()
-    support.Lines().segment(home / "log", 0, [])
+    load = {"engine": "e", "model": "m", "model_role": "main", "load_id": "l"}
+    support.Lines().segment(home / "log", 0, [("load_started", load)])
     spawner = support.Spawner(home / "processes")
     try:
         served = serving.start(spawner, home / "log", "--tee", "--archive-dir", home / "archive")

@@ -141,6 +141,11 @@ def at_directory(**values: str) -> dict[str, str]:
     }
 
 
+def oldest(value: str) -> dict[str, str]:
+    labels = f'{POD}, scheme="", engine="vllm", model="m", phase="chain"'
+    return {f"mx_exporter_oldest_load_seconds{{{labels}}}": value}
+
+
 def own(name: str, value: str, **labels: str) -> dict[str, str]:
     more = "".join(f', {label}="{text}"' for label, text in labels.items())
     return {f"{name}{{{POD}{more}}}": value}
@@ -150,6 +155,7 @@ SILENT = "MxSilentReceiveFailures"
 PLANE = "MxDataPlaneErrors"
 LIST = "MxListSourcesErrors"
 GONE = "MxRanksGone"
+HANGS = "MxLoadHangs"
 FAIL = "MxLoadsFail"
 NOTHING = "MxNothingLogged"
 LOST = "MxEventsLost"
@@ -219,6 +225,8 @@ CASES = [
     ),
     Case("one in fifty fails", LIST, listings(ok="0+49x60", error="0+1x60"), 30),
     Case("all of them empty", LIST, listings(ok="0x60", empty="0+8x60", error="0x60"), 30),
+    Case("a load that does not end", HANGS, oldest("0x3 0+35x60"), 40, ({"phase": "chain"},)),
+    Case("one that takes its time", HANGS, oldest("0x3 0+35x40 0x60"), 60),
     Case("a load is abandoned", GONE, abandoned("1 1+0x5 2x60"), 10, ({"phase": "chain"},)),
     Case("a series born with one", GONE, abandoned("_x5 1x60"), 10, ({"engine": "vllm"},)),
     Case("an old one", GONE, abandoned("1x100"), 40),

@@ -108,7 +108,7 @@ def test_one_can_look_at_a_pod_or_a_node(dashboard: dict[str, Any]) -> None:
 
 def test_a_phase_has_a_name_in_each_legend(dashboard: dict[str, Any]) -> None:
     for expression in expressions(dashboard):
-        if re.search(r"mx_loads_(in_progress|abandoned)", expression):
+        if re.search(r"mx_loads_(in_progress|abandoned)|mx_exporter_oldest_load", expression):
             assert "label_replace" in expression
             assert '"phase", "between", "phase", ""' in expression
 

@@ -100,6 +100,7 @@ events = st.one_of(
     ),
     st.tuples(st.just("artifact_extracted"), fields(artifact=text, archive=text, bytes=number)),
     st.tuples(st.just("events_dropped"), fields(reason=text, count=number)),
+    st.tuples(st.just("recorder_called"), fields(recorder=text)),
     st.tuples(st.just("of_the_future"), fields(policy=number)),
 )
 

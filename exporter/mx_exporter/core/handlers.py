@@ -13,6 +13,7 @@ from typing import Any
 
 from mx_log.schema import HEADERS
 
+from . import unanswered
 from .catalog import (
     ABANDONED,
     COUNT,
@@ -31,6 +32,7 @@ from .load_tracker import LoadTable
 from .reducers import (
     NEVER,
     Count,
+    CountCalls,
     CountDetail,
     Latest,
     NoteLocks,
@@ -119,6 +121,7 @@ class Handlers:
     def __init__(self, catalog: Catalog, state: State, cap: int | None) -> None:
         self._catalog = catalog
         self._state = state
+        self._cap = cap
         self._tables: dict[str, SeriesTable[Any]] = {
             family.name: SeriesTable(family, state.series[family.name], cap)
             for family in catalog.families
@@ -198,6 +201,8 @@ class Handlers:
         for family in self._catalog.families:
             if name in family.events:
                 reducers += self._reducers(family)
+        if name == unanswered.EVENT:
+            reducers.append(CountCalls(self._state.calls, self._cap))
         if name in self._loads.events:
             loads = self._state.loads
             reducers.append(TrackLoad(loads, self._loads, name, "timed" in fields, self.ended))

@@ -17,20 +17,22 @@ LoadLabels = tuple[str, str, str, str]
 class Load:
     """What was met of one load: numbers (``seq``) of its latest events."""
 
-    __slots__ = ("ended", "labels", "phases", "started")
+    __slots__ = ("ended", "labels", "phases", "since", "started")
 
     def __init__(self) -> None:
         self.started = -1
+        #: Timestamp of its start; empty if not known.
+        self.since = ""
         self.ended = -1
         #: As its start named them.
         self.labels: LoadLabels = ("", "", "", "")
         #: phase -> (number of its latest event, whether that was its start)
         self.phases: dict[str, tuple[int, bool]] = {}
 
-    def start(self, seq: int, labels: LoadLabels) -> None:
+    def start(self, seq: int, labels: LoadLabels, timestamp: str) -> None:
         """It started, with these labels."""
         if seq > self.started:
-            self.started, self.labels = seq, labels
+            self.started, self.labels, self.since = seq, labels, timestamp
 
     def end(self, seq: int) -> None:
         """It ended."""
@@ -112,6 +114,17 @@ class Loads:
                 if load.runs:
                     running[load.where] = running.get(load.where, 0) + 1
         return running
+
+    def oldest(self) -> dict[LoadLabels, str]:
+        """When the oldest of the loads that run began, by labels; empty for label sets that none
+        has now."""
+        found = dict.fromkeys(self.series, "")
+        for loads in self.open.values():
+            for load in loads.values():
+                if load.runs and load.since:
+                    where = load.where
+                    found[where] = min(found.get(where) or load.since, load.since)
+        return found
 
     def merge(self, other: Loads) -> None:
         """Take over the loads of other processes."""

@@ -17,6 +17,7 @@ from .load_tracker import LoadLabels, Loads, LoadTable
 from .series import stamp
 from .series_table import S, SeriesTable
 from .state import State
+from .unanswered import Calls
 
 #: Why an event can be refused though its line is good.
 REFUSALS = {
@@ -315,7 +316,7 @@ class TrackLoad:
         for event in events:
             load = self._loads.of(event.proc, event.load_id)
             if self._whole:
-                load.start(event.seq, labels)
+                load.start(event.seq, labels, event.timestamp)
             else:
                 load.note_phase(phase, event.seq, runs)
         return ()
@@ -326,6 +327,26 @@ class TrackLoad:
             if labels is not None:
                 for name in self._table.families:
                     yield name, labels
+
+
+class CountCalls:
+    """Counts calls of recorders that no family answers.
+
+    :param cap: most names that are told apart; None: no limit.
+    """
+
+    __slots__ = ("_calls", "_cap")
+
+    def __init__(self, calls: Calls, cap: int | None) -> None:
+        self._calls = calls
+        self._cap = cap
+
+    def apply(self, events: list[Any]) -> Refused:
+        self._calls.note(events, self._cap)
+        return ()
+
+    def targets(self, event: Event) -> Iterator[Target]:  # noqa: ARG002
+        return iter(())
 
 
 class NoteLocks:

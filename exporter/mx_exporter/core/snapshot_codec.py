@@ -60,6 +60,7 @@ def dump(
                 for family in catalog.families
             },
             loads=_pack_loads(state.loads),
+            calls=state.calls.by_name,
             books={
                 proc: content.Book(
                     book.end,
@@ -118,7 +119,9 @@ def _pack_loads(loads: Loads) -> content.Loads:
     return content.Loads(
         open={
             proc: {
-                load_id: content.Load(load.started, load.ended, load.labels, load.phases)
+                load_id: content.Load(
+                    load.started, load.ended, load.labels, load.phases, load.since
+                )
                 for load_id, load in by_id.items()
             }
             for proc, by_id in loads.open.items()
@@ -146,6 +149,7 @@ def _unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
                 series.unpack(values)
                 into[family.name][labels] = series
     _unpack_loads(state.loads, packed.loads)
+    state.calls.by_name = packed.calls
     segments = _unpack_books(state, packed)
     state.events = Counter(packed.events)
     state.refused = Counter(packed.refused)
@@ -185,6 +189,6 @@ def _unpack_loads(loads: Loads, packed: content.Loads) -> None:
         for load_id, values in by_id.items():
             loads.open[proc][load_id] = load = Load()
             load.started, load.ended, load.labels = values.started, values.ended, values.labels
-            load.phases = values.phases
+            load.phases, load.since = values.phases, values.since
     loads.series = dict(packed.series)
     loads.abandoned = dict(packed.abandoned)

@@ -83,6 +83,8 @@ class Load(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     ended: _Last
     labels: _LoadLabels
     phases: dict[_Text, tuple[_Count, bool]]
+    #: Format 1 had none.
+    since: _TimestampOrNone = ""
 
 
 class Loads(msgspec.Struct, forbid_unknown_fields=True):
@@ -112,6 +114,8 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     shipped: dict[str, _Count] = {}
     families: dict[str, Tables]
     loads: Loads
+    #: name -> calls, and the first one's timestamp; format 1 had none.
+    calls: dict[_Text, tuple[_Count, _Timestamp]] = {}
     books: dict[_Proc, Book]
     closed: dict[_Proc, Closed] = {}
     events: dict[_Text, _Count]

@@ -13,6 +13,7 @@ from .catalog import Catalog
 from .ledger import Ledger
 from .load_tracker import Loads
 from .series import Series
+from .unanswered import Calls
 
 SeriesByLabels = dict[tuple[str, ...], Series]
 
@@ -44,6 +45,7 @@ class State:
             family.name: {} for family in catalog.families if family.has_opt_in
         }
         self.loads = Loads()
+        self.calls = Calls()
         #: proc -> its book
         self.books = Ledger()
         #: Events folded, by event.
@@ -107,6 +109,7 @@ class State:
                     else:
                         known.merge(series)  # type: ignore[arg-type]
         self.loads.merge(other.loads)
+        self.calls.merge(other.calls)
         self.books.merge(other.books)
         self.events.update(other.events)
         self.refused.update(other.refused)

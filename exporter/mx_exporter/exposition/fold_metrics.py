@@ -8,6 +8,7 @@ from ..core.decode import REASONS
 from ..core.fold import Fold
 from ..core.reducers import REFUSALS
 from ..core.state import State
+from ..core.unanswered import MOST_SHOWN, OTHER
 from .rows import Row, read_rows, row_collectors
 from .samples import Collector, FamilySamples, seconds
 
@@ -41,6 +42,14 @@ STATE_ROWS: tuple[Row[State], ...] = (
         "counter",
         "Events that no family knows.",
         lambda state: state.skipped,
+    ),
+    Row(
+        "mx_exporter_recorder_calls_unanswered_total",
+        "counter",
+        "Calls of recorders that the emitter does not know, misspelt ones among them, by name.",
+        lambda state: state.calls.shown(),
+        ("recorder",),
+        {OTHER: f"all names but the {MOST_SHOWN} that were called first"},
     ),
     Row(
         "mx_exporter_duplicates_total",

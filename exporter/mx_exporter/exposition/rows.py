@@ -16,8 +16,10 @@ from .samples import Collector, FamilySamples, Point
 #: What the rows of a table are read from.
 Source = TypeVar("Source")
 
-#: A number, or numbers by label value; by both values where there are two labels.
-Values = float | Mapping[str, float] | Mapping[tuple[str, str], float]
+#: A number, or numbers by label value; by all values where there are several labels.
+Values = (
+    float | Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, ...], float]
+)
 
 
 @dataclass(frozen=True)

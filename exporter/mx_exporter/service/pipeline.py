@@ -17,6 +17,7 @@ from mx_log.words import counted
 from ..config import Settings
 from ..core.catalog import Catalog
 from ..core.fold import Fold
+from ..core.load_tracker import LoadLabels
 from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
@@ -37,6 +38,7 @@ class Pipeline:
     :param catalog: what is derived from the events; the maintenance has the same.
     :param maintenance: of the same directory.
     :param wake: called, from any thread, when the directory changed.
+    :param clock: seconds since the epoch, to tell how old a load is.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Pipeline:
         settings: Settings,
         maintenance: Maintenance,
         wake: Callable[[], None],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._maintenance = maintenance
@@ -60,6 +63,9 @@ class Pipeline:
         #: By format, once it is asked for: of what the fold alone tells, and of ourselves.
         self._renderers: dict[bool, tuple[Renderer, Renderer]] = {}
         self._late = 0
+        self._clock = clock
+        #: What `_loads_since` found at the follower's so many changes.
+        self._oldest: tuple[int, dict[LoadLabels, str]] = (-1, {})
         self._drain_seconds = 0.0
         self._logged_state = ""
         self._diagnosis: Diagnosis | Exception = self._diagnose()
@@ -114,6 +120,8 @@ class Pipeline:
             self._diagnosed,
             self._failures,
             self._late,
+            self._loads_since,
+            self._clock(),
         )
         folded = of_fold.texts(self._folded(), self._follower.changes)
         about = of_us.texts(self_metrics.collectors(reading, self._process))
@@ -150,6 +158,13 @@ class Pipeline:
             fold.catalog, fold.state, source_id_label=with_ids, created=created
         )
         yield from fold_metrics.fold_collectors(fold, source_id_label=with_ids)
+
+    def _loads_since(self) -> dict[LoadLabels, str]:
+        """When the oldest loads began; no scrape walks through all loads again for it."""
+        changes = self._follower.changes
+        if self._oldest[0] != changes:
+            self._oldest = (changes, self._follower.fold.state.loads.oldest())
+        return self._oldest[1]
 
     def _diagnose(self) -> Diagnosis | Exception:
         """The diagnosis, or what it raises: it is shown, and no drain fails for it."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.process_collector import ProcessCollector
 
 from mx_log.schema import VERSION
 
+from ..core.load_tracker import LoadLabels
 from ..directory import diagnosis, ownership
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
@@ -17,7 +18,7 @@ from ..directory.reading import IGNORED
 from ..directory.shipper import WAYS, Shipper
 from ..exposition.renderer import Failures
 from ..exposition.rows import Row, Values, row_collectors
-from ..exposition.samples import Collector, FamilySamples, Point
+from ..exposition.samples import Collector, FamilySamples, Point, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Reading:
     :ivar drain_seconds: duration of the latest drain.
     :ivar diagnose: gives the diagnosis of that drain.
     :ivar failures: what was left out of pages.
+    :ivar loads_since: gives when the oldest load that runs began, by its labels (`Loads.oldest`).
+    :ivar now: seconds since the epoch.
     :ivar late: pages that were made after their scrape's time-out.
     """
 
@@ -36,6 +39,16 @@ class Reading:
     diagnose: Callable[[], diagnosis.Diagnosis]
     failures: Failures
     late: int
+    loads_since: Callable[[], Mapping[LoadLabels, str]]
+    now: float
+
+    def load_seconds(self) -> dict[tuple[str, ...], float]:
+        """How long the oldest load has been running, by its labels; 0 where none runs."""
+        return {
+            # A clock that was set back, or another machine's, makes no load younger than new.
+            labels: max(0.0, self.now - seconds(since)) if since else 0.0
+            for labels, since in self.loads_since().items()
+        }
 
 
 def _where_shipped(
@@ -176,6 +189,14 @@ ROWS: tuple[Row[Reading], ...] = (
         "gauge",
         "Finished segments that were not shipped whole yet.",
         _where_shipped(lambda shipper: shipper.pending),
+    ),
+    Row(
+        "mx_exporter_oldest_load_seconds",
+        "gauge",
+        "Time since the start of the load that has been in progress for longest, by where it is "
+        "now; 0 where none is.",
+        Reading.load_seconds,
+        ("engine", "model", "phase", "scheme"),
     ),
     Row(
         "mx_exporter_build_info",

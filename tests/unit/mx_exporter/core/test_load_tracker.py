@@ -8,6 +8,7 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.catalog import ABANDONED, IN_PROGRESS, Catalog
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.load_tracker import Loads
+from mx_exporter.core.snapshot_codec import dump, load
 from tests.support import Lines
 from tests.support.folding import fold, value
 
@@ -139,3 +140,30 @@ def test_a_load_whose_end_was_refused_has_ended():
     whole = fold([start, end], gone=False)
     assert progress(whole) == ({}, {})
     assert whole.state.refused == {"missing": 1}
+
+
+def oldest(whole: Fold) -> dict[str, str]:
+    """When the oldest load of each phase began: its time of day."""
+    return {labels[2]: since[11:19] for labels, since in whole.state.loads.oldest().items()}
+
+
+def test_the_oldest_load_is_told_by_where_it_is():
+    lines = load_log("start l1", "start l2", "+chain l2", "+chain l1")
+    for given in (lines, lines[::-1]):
+        assert oldest(fold(given, gone=False)) == {"": "", "chain": "00:00:00"}
+    assert oldest(fold(lines[:3], gone=False)) == {"": "00:00:00", "chain": "00:00:01"}
+    ended = load_log("start l1", "start l2", "+chain l2", "+chain l1", "end l1")
+    assert oldest(fold(ended, gone=False)) == {"": "", "chain": "00:00:01"}
+    assert oldest(fold(lines, gone=True)) == {"": "", "chain": ""}
+
+
+def test_a_load_that_starts_again_is_as_old_as_its_last_start():
+    lines = load_log("start", "+chain", "start")
+    for given in (lines, lines[::-1]):
+        assert oldest(fold(given, gone=False))[""] == "00:00:02"
+
+
+def test_a_snapshot_keeps_when_a_load_began():
+    state = fold(load_log("start"), gone=False).state
+    again = load(CATALOG, dump(CATALOG, state, {})).state
+    assert again.loads.oldest() == state.loads.oldest() != {}

@@ -34,6 +34,7 @@ def lines() -> list[bytes]:
     found.append(first("sources_ordered", policy="p", seconds=None))
     found.append(first("artifact_extracted", artifact="cubin", archive="a", bytes=2**62))
     found.append(first("of_the_future"))
+    found.append(first("recorder_called", recorder="record_atempt", args=[1], kwargs={}))
     first.seq += 2
     found += [first("nixl_received", result=3), first("sources_listed", policy=3)]
     return [

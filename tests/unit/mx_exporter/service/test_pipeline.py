@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from mx_exporter.config import Directory, Settings
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.load_tracker import Loads
 from mx_exporter.directory.follower import Follower
 from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.directory.scan import Scan
@@ -24,6 +26,7 @@ from mx_exporter.exposition.samples import Collector, derived_collectors
 from mx_exporter.service import pipeline as pipeline_module
 from mx_exporter.service.pipeline import Pipeline
 from tests.support import Lines, wait_until
+from tests.support.pages import parse
 from tests.support.writers import Writer
 
 _OPENING = {"open", "os.listdir", "os.scandir"}
@@ -58,14 +61,20 @@ def _settles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def pipeline(directory: Path, *, with_ids: bool = False, **retention: Any) -> Iterator[Pipeline]:
+def pipeline(
+    directory: Path,
+    *,
+    with_ids: bool = False,
+    clock: Callable[[], float] = time.time,
+    **retention: Any,
+) -> Iterator[Pipeline]:
     settings = Settings(
         directory=Directory(str(directory), named=True),
         source_id_label=with_ids,
         max_series=50,
         **retention,
     )
-    running = Pipeline(CATALOG, settings, Maintenance(CATALOG, settings), lambda: None)
+    running = Pipeline(CATALOG, settings, Maintenance(CATALOG, settings), lambda: None, clock)
     try:
         running.drain(None)
         yield running
@@ -359,3 +368,51 @@ def test_a_file_that_takes_the_place_of_what_is_none(tmp_path: Path) -> None:
         assert not seen.refresh(folder)
     finally:
         os.close(folder)
+
+
+def test_a_load_that_hangs_grows_older_from_page_to_page(tmp_path: Path) -> None:
+    load = {"engine": "vllm", "model": "m"}
+    now = float(Lines.START)
+    name = "mx_exporter_oldest_load_seconds"
+
+    def ages(running: Pipeline) -> dict[str, float]:
+        """By phase."""
+        samples = parse(running.page(False).decode())
+        return {dict(labels)["phase"]: v for (n, labels), v in samples.items() if n == name}
+
+    with Writer(tmp_path) as writer, pipeline(tmp_path, clock=lambda: now) as running:
+        assert ages(running) == {}
+        writer.log("load_started", **load, model_role="main", load_id="l1")  # a second after START
+        running.drain(None)
+        assert ages(running) == {"": 0}, "another clock is behind ours"
+        derived = running.page(False).partition(b"# HELP mx_exporter_")[0]
+        now += 3601
+        assert ages(running) == {"": 3600}
+        assert running.page(False).startswith(derived)
+        writer.log("load_phase_started", **load, phase="chain", load_id="l1")
+        running.drain(None)
+        assert ages(running) == {"": 0, "chain": 3600}
+        writer.log(
+            "load_finished",
+            **load,
+            model_role="main",
+            outcome="success",
+            seconds=1,
+            load_id="l1",
+        )
+        running.drain(None)
+        assert ages(running) == {"": 0, "chain": 0}
+
+
+def test_the_ages_of_loads_cost_no_walk_where_nothing_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = []
+    oldest = Loads.oldest
+    monkeypatch.setattr(Loads, "oldest", lambda self: walks.append(1) or oldest(self))
+    finished(tmp_path / "log", 3)
+    with pipeline(tmp_path / "log") as running:
+        for _ in range(5):
+            running.page(False)
+            running.page(True)
+    assert len(walks) == 1
