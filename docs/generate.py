@@ -17,7 +17,7 @@ from mx_exporter.core import builtin, catalog
 from mx_exporter.exposition import fold_metrics
 from mx_exporter.exposition.rows import Row
 from mx_exporter.service import self_metrics
-from mx_log import files, schema
+from mx_log import files, schema, variables
 
 HERE = Path(__file__).resolve().parent
 
@@ -158,13 +158,21 @@ def recorders_page() -> Iterator[str]:
         "sequence of objects that have `worker_id`, `source_load` and the `HasField` of a protobuf "
         "message; of an iterator, or of an empty sequence, nothing is logged.\n"
     )
-    yield "## enable_metrics(rank=None)\n"
+    yield "## enable_metrics(rank=None, **identity)\n"
     yield (
         "Opens the log of this process, by a header that shows that metrics are on even where no "
         "load begins: a loader calls it unconditionally, as often as it likes. Recorders open the "
         "log themselves when nobody called it. `rank` is the rank that the engine knows itself to "
         "be; without it `torch.distributed` is asked, where it is imported and initialized, then "
         "the [environment](configuration.md#emitter). Returns whether metrics are on.\n"
+    )
+    yield (
+        "Further arguments say who logs: `worker_id`, `engine_version`, `tensor_parallel_size`, "
+        "`gpu_type`, or any other name. They are fields of the [headers](formats.md#the-header), "
+        "as text of at most 100 characters, 16 of them at most; a name that a header has already "
+        "becomes `field_<name>`. What is not said is taken from "
+        "[the environment](configuration.md#emitter). Said after the log was opened, it stands in "
+        "a further segment's header.\n"
     )
     yield "## get_logger(**initial_values)\n"
     yield (
@@ -417,6 +425,16 @@ EMITTER = [
         "Written in each segment's header. They have to be in the environment of the process that "
         "logs, the engine's: in Kubernetes its container takes them from the downward API, as "
         "[the manifests](deploying.md#kubernetes) have it.",
+    ],
+    [
+        ", ".join(f"`{name}`" for names in variables.IDENTITY.values() for name in names),
+        "none",
+        "Written in each segment's header, too, as "
+        + "; ".join(
+            f"`{field}` (the first of {len(names)})" if names[1:] else f"`{field}`"
+            for field, names in variables.IDENTITY.items()
+        )
+        + ", in this order; what the engine says to `enable_metrics` takes precedence.",
     ],
     [
         "`RANK`, `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID`, `LOCAL_RANK`",

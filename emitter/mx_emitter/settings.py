@@ -8,11 +8,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mx_log.files import DEFAULT_DIRECTORY, DEFAULT_MAX_BYTES
 from mx_log.values import FALSE, TRUE, well_formed, whole_number
-from mx_log.variables import DIRECTORY, ENABLED, POD, given, no_switch
+from mx_log.variables import DIRECTORY, ENABLED, IDENTITY, POD, given, no_switch
+
+#: Most characters of a further field of a header.
+IDENTITY_CHARACTERS = 100
 
 #: Default of ``MX_METRICS_SEGMENT_BYTES``.
 DEFAULT_SEGMENT_BYTES = 1024 * 1024
@@ -37,8 +41,9 @@ class Settings(NamedTuple):
     """The emitter's settings.
 
     ``directory`` is absolute; ``named`` says that ``MX_METRICS_DIR`` named it. Sizes are bytes.
-    ``capture_logs`` is the least level of the client's log records to be logged as events, None
-    for none. ``problems`` holds a sentence for each variable whose value was not understood.
+    ``identity`` holds further fields of each header. ``capture_logs`` is the least level of the
+    client's log records to be logged as events, None for none. ``problems`` holds a sentence for
+    each variable whose value was not understood.
     """
 
     enabled: bool = False
@@ -48,6 +53,7 @@ class Settings(NamedTuple):
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     max_bytes: int = DEFAULT_MAX_BYTES
     pod: Pod = Pod()
+    identity: Mapping[str, str] = MappingProxyType({})
     capture_logs: int | None = None
     problems: tuple[str, ...] = ()
 
@@ -93,9 +99,20 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         segment_bytes=max(1, min(segment_bytes, max_bytes // SEGMENTS_PER_LIMIT)),
         max_bytes=max_bytes,
         pod=Pod(*map(optional, POD)),
+        identity=_identity(environ),
         capture_logs=CAPTURED.get(capture),
         problems=tuple(problems),
     )
+
+
+def _identity(environ: Mapping[str, str]) -> dict[str, str]:
+    """What engines, images and launchers state of who logs: of each field the first one set."""
+    found = {}
+    for field, names in IDENTITY.items():
+        stated = [value for name in names if (value := given(environ, name))]
+        if stated:
+            found[field] = well_formed(stated[0][:IDENTITY_CHARACTERS])
+    return found
 
 
 def _absolute(path: str) -> str:

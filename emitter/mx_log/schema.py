@@ -94,6 +94,11 @@ _HEADER = (
     Field("pod_uid", OPTIONAL_TEXT, "`POD_UID`", required=False),
     Field("pod_namespace", OPTIONAL_TEXT, "`POD_NAMESPACE`", required=False),
     Field("node_name", OPTIONAL_TEXT, "`NODE_NAME`", required=False),
+    # Of any kind: no header is rejected for what an engine says of itself.
+    Field("worker_id", ANY, "which worker of the engine it is", required=False),
+    Field("engine_version", ANY, "release of the engine", required=False),
+    Field("tensor_parallel_size", ANY, "ranks that share a model's tensors", required=False),
+    Field("gpu_type", ANY, "kind of GPU", required=False),
 )
 
 #: Events that open a segment.

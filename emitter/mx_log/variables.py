@@ -21,11 +21,20 @@ DIRECTORY = "MX_METRICS_DIR"
 #: Who the pod is, by Kubernetes' downward API.
 POD = ("POD_NAME", "POD_UID", "POD_NAMESPACE", "NODE_NAME")
 
+#: Who logs: fields of a header, and the variables of engines, images and launchers that state them.
+IDENTITY = {
+    "worker_id": ("WORKER_ID", "LWS_WORKER_INDEX", "JOB_COMPLETION_INDEX"),
+    "engine_version": ("ENGINE_VERSION", "VLLM_VERSION", "SGLANG_VERSION", "TRT_LLM_VERSION"),
+    "tensor_parallel_size": ("TENSOR_PARALLEL_SIZE", "TP_SIZE"),
+    "gpu_type": ("GPU_TYPE",),
+}
+
 #: What the emitter reads.
 OF_EMITTER = frozenset(
     {
         *(ENABLED, DIRECTORY, "MX_METRICS_SCHEME", "MX_METRICS_SEGMENT_BYTES"),
         *("MX_METRICS_MAX_BYTES", "MX_METRICS_CAPTURE_LOGS", *POD),
+        *(name for names in IDENTITY.values() for name in names),
     }
 )
 

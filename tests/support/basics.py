@@ -41,6 +41,14 @@ PRODUCT_NAMES = frozenset(
         "SLURM_PROCID",
         "PROMETHEUS_MULTIPROC_DIR",
         "PROMETHEUS_DISABLE_CREATED_SERIES",
+        *(
+            "WORKER_ID",
+            "LWS_WORKER_INDEX",
+            "JOB_COMPLETION_INDEX",
+            "TENSOR_PARALLEL_SIZE",
+            "TP_SIZE",
+        ),
+        *("ENGINE_VERSION", "VLLM_VERSION", "SGLANG_VERSION", "TRT_LLM_VERSION", "GPU_TYPE"),
     }
 )
 

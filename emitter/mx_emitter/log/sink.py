@@ -6,7 +6,7 @@ One sink serves the process. It is what the structlog logger wraps.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mx_log.values import is_true
 from mx_log.variables import ENABLED, OF_EMITTER, doubts
@@ -16,6 +16,7 @@ from ..context.rank import as_rank
 from ..settings import Settings, read_settings
 from . import warn_once
 from .encode import text
+from .identity import said
 from .stream import Stream
 
 
@@ -32,6 +33,7 @@ class Sink:
         self.msg: Callable[[bytes, bytes, bytes], None] = self._first_event
         self._settings: Settings | None = None  # once metrics are on
         self._rank: int | None = None  # what the engine said
+        self._identity: dict[str, str] = {}  # the same
         self._watching_forks = False
         self._forks = 0  # how many generations of forks this process is away from the first
 
@@ -52,11 +54,16 @@ class Sink:
         except Exception:
             warn_once.uncounted += (reason,)
 
-    def enable(self, rank: object = None) -> bool:
-        """Open the log, if the environment says so; whether metrics are on. Never raises."""
+    def enable(self, rank: object = None, identity: Mapping[str, object] | None = None) -> bool:
+        """Open the log, if the environment says so; whether metrics are on. Never raises.
+
+        ``identity`` holds further fields of headers.
+        """
         try:
             if rank is not None:
                 self._take_rank(rank)
+            if identity:
+                self._identity |= said(identity)
             # The environment may have changed since it was read. A stream that was switched off
             # is kept: it goes on where it was once it is switched on again.
             if self.stream is not None and not is_true(os.environ.get(ENABLED, "")):
@@ -68,6 +75,7 @@ class Sink:
             if stream is None:
                 return False
             stream.look_up_rank(self._rank)
+            stream.identify(self._identity)
             stream.open()
         except Exception as error:
             warn_once.say("unexpected", f"metrics could not be enabled: {text(error)}")
@@ -112,6 +120,7 @@ class Sink:
         while self.stream is None:
             forks = self._forks
             stream = Stream(settings, self._rank, self._in_child)
+            stream.identify(self._identity)
             if self._forks == forks and self.stream is None:
                 self.stream = stream
         self.msg = self.stream.emit

@@ -12,7 +12,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fcntl import fcntl
 from time import time_ns
 from typing import Any, TypeVar
@@ -204,6 +204,15 @@ class Stream:
         if said is not None:
             self._said_rank = said
         self._take_rank(self._said_rank if self._said_rank is not None else find_rank()[0])
+
+    def identify(self, identity: Mapping[str, str]) -> None:
+        """Have headers say who logs. Where one is written already, a further segment follows."""
+        settings = self.settings._replace(identity={**self.settings.identity, **identity})
+        if settings != self.settings:
+            self.settings, self._who = settings, None
+            if self._segment is not None:
+                self._overdue = True
+                self._second = 0  # the next line looks for what is overdue
 
     def ask_torch(self) -> None:
         """Take the rank of torch.distributed, unless the engine said one."""
@@ -575,4 +584,5 @@ def _who_we_are(settings: Settings) -> dict[str, Any]:
         "pod_uid": settings.pod.uid,
         "pod_namespace": settings.pod.namespace,
         "node_name": settings.pod.node,
+        **settings.identity,
     }
