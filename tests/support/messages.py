@@ -16,7 +16,7 @@ NAMED = {
     "exporter/mx_exporter/http/web_config.py": "ValueError",
 }
 
-#: Functions that such a message is a call of, or that return a part of one.
+#: Functions that such a message is a call of (`error` is a logger's), or that return a part of one.
 CALLED = frozenset({"_fail", "error"})
 RETURNED = frozenset(
     {"_archive_problem", "objection", "cause_of", "cannot_write", "become", "_cause", "_by_proxy"}
@@ -53,9 +53,10 @@ def _texts(tree: ast.AST, place: str) -> Iterator[tuple[ast.expr, int]]:
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             if getattr(node.exc.func, "id", "") in raised and node.exc.args:
                 yield node.exc.args[0], node.lineno
-        elif isinstance(node, ast.Call) and place.endswith("__main__.py"):
+        elif isinstance(node, ast.Call) and node.args:
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            if name in CALLED and node.args:
+            logged = name == "error" and getattr(node.func, "value", None) is not None
+            if logged or (name in CALLED and place.endswith("__main__.py")):
                 yield node.args[0], node.lineno
         elif isinstance(node, ast.FunctionDef) and node.name in RETURNED:
             for inner in ast.walk(node):
@@ -81,7 +82,7 @@ def _parts(node: ast.expr) -> Iterator[str]:
         values = text.values if isinstance(text, ast.JoinedStr) else [text]
         for value in values:
             if isinstance(value, ast.Constant):
-                for sentence in re.split(r"[;:,]\s|\.\s|\s\(", str(value.value)):
+                for sentence in re.split(r"[;:,]\s|\.\s|\s\(|%[a-z]", str(value.value)):
                     if trimmed := plain(sentence).strip(" .:;,()'\""):
                         yield trimmed
 

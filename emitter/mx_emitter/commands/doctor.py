@@ -55,6 +55,7 @@ def examine(settings: Settings | None = None) -> Report:
             "scheme": settings.scheme,
             "rank": rank,
             "rank_from": source,
+            "identity": dict(settings.identity),
             "modelexpress": _installed("modelexpress"),
             "mx_metrics": _installed("mx-metrics"),
             "structlog": _installed("structlog"),
@@ -223,6 +224,7 @@ def as_text(report: Report) -> str:
         "rank": "unknown"
         if facts["rank"] is None
         else f"{facts['rank']} (from {facts['rank_from']})",
+        "says": ", ".join(f"{name} {said}" for name, said in facts["identity"].items()) or "-",
         "client": f"modelexpress {facts['modelexpress'] or 'not installed'},"
         f" routed by {facts['routed_by'] or 'nothing'}",
         "emitter": ", ".join(

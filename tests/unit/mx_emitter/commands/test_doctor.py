@@ -82,6 +82,12 @@ def test_files_of_the_clients_own_metrics_are_remarked_on(tmp_path: Path) -> Non
     assert any("has 2 .db files of" in each for each in _examine(tmp_path).remarks)
 
 
+def test_what_headers_will_say_of_the_engine_is_shown(tmp_path: Path) -> None:
+    report = _examine(tmp_path, GPU_TYPE="H100", TP_SIZE="8")
+    assert "says        tensor_parallel_size 8, gpu_type H100\n" in as_text(report)
+    assert "says        -\n" in as_text(_examine(tmp_path))
+
+
 def test_a_rank_that_nothing_tells_is_unknown(tmp_path: Path) -> None:
     text = as_text(_examine(tmp_path))
     assert "rank        unknown\n" in text
