@@ -13,7 +13,7 @@ SOAK_SECONDS ?= 3600
 TORCH  ?= torch==2.13.0
 CLIENT ?= modelexpress==0.7.0
 
-.PHONY: help demo test test-client bench soak mutants lint docs tools clean
+.PHONY: help demo test test-client bench soak mutants lint docs dist tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make test-client   the real client's code, in an environment with torch"
 	@echo "make mutants faults that no test notices, by module (ARGS=ledger: of one)"
 	@echo "make lint    ruff and mypy"
+	@echo "make dist    a wheel and an sdist in dist/, the same bytes each time"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
 demo: $(VENV)/.exporter
@@ -57,13 +58,24 @@ docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py
 	$(BIN)/python deploy/generate.py
 
+# The time in them is that of the commit, so that whoever builds it gets the same.
+dist: $(VENV)-dist/.made
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)} && \
+	  export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-1577836800} && \
+	  $(VENV)-dist/bin/python -m hatchling build -d dist
+	@$(VENV)-dist/bin/twine check --strict dist/*
+	@grep -q '^Source = .*\.example/' pyproject.toml && echo "note: links lead to a host that is none;\
+	 say in pyproject.toml where the project is published" || true
+
 # After the environment, below which the tools are unpacked.
 tools: $(VENV)/.test
 	@tests/support/bring_tools.sh
 	@tests/support/bring_kubectl.sh
+	@$(MAKE) -s $(VENV)-dist/.made || echo "twine: could not be brought" >&2
 
 clean:
-	rm -rf $(VENV) $(VENV)-client build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-client $(VENV)-dist build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 # The stamps keep the second run quick.
 $(VENV)/.exporter: pyproject.toml | $(VENV)/bin/python
@@ -88,6 +100,13 @@ $(VENV)-client/.made: tests/system/client/requirements.txt | $(VENV)/bin/python
 	@$(VENV)-client/bin/python -m pip install -q --disable-pip-version-check $(TORCH)
 	@$(VENV)-client/bin/python -m pip install -q --disable-pip-version-check -r $<
 	@$(VENV)-client/bin/python -m pip install -q --disable-pip-version-check --no-deps $(CLIENT)
+	@touch $@
+
+# Apart from the tests: what twine brings along changes what they see.
+$(VENV)-dist/.made: | $(VENV)/bin/python
+	@echo "making $(VENV)-dist"
+	@$(PYTHON) -m venv $(VENV)-dist
+	@$(VENV)-dist/bin/python -m pip install -q --disable-pip-version-check 'hatchling>=1.18' 'twine>=6'
 	@touch $@
 
 $(VENV)/bin/python:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from calls import Call, calls
+from commands import commands
 
 from mx_exporter import config
 from mx_exporter.core import builtin, catalog
@@ -443,11 +444,34 @@ EMITTER = [
     ],
 ]
 
+
+def cli_page() -> Iterator[str]:
+    yield "# Commands\n"
+    yield NOTE
+    yield (
+        "The options of `mx-metrics`, as `--help` (`-h`) after a command's name prints them. "
+        "Variables and defaults: [configuration](configuration.md), which lists the "
+        "[exit codes](configuration.md#exit-codes) as well. In the engine's container, which may "
+        "have no exporter, `python3 -m mx_emitter --help` has [the doctor](engines.md#the-doctor), "
+        "`reset` and `run`.\n"
+    )
+    for command in commands():
+        yield f"## {command.name}\n"
+        yield f"```text\n{command.usage}\n```\n"
+        yield command.text + "\n"
+        if command.options:
+            yield table(
+                ["option", "what it does"],
+                ([f"`{name}`", text] for name, text in command.options),
+            )
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "recorders.md": recorders_page,
     "events.md": events_page,
     "families.md": families_page,
     "configuration.md": configuration_page,
+    "cli.md": cli_page,
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -91,21 +93,89 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
 
 
-def test_the_sdist_holds_the_whole_project(spawn: support.Spawner, tmp_path: Path) -> None:
-    build = spawn(
-        sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=support.ROOT
+#: What a build reads, beside what the folders hold.
+FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "hatch_build.py",
+         "pyproject.toml", ".gitignore")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """What `make dist` builds, twice: of two copies, made at different times and places."""
+    made = []
+    for number, mask in enumerate((0o022, 0o077)):
+        place = tmp_path_factory.mktemp(f"copy-{number}")
+        for name in FILES:
+            shutil.copyfile(support.ROOT / name, place / name)
+        for name in ("emitter", "exporter", "tests", "deploy", "docs"):
+            no_caches = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(support.ROOT / name, place / name, ignore=no_caches)
+        (place / "LICENSE").touch()
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-d", "dist"],
+            cwd=place,
+            check=True,
+            capture_output=True,
+            env=support.clean_environment() | {"SOURCE_DATE_EPOCH": "1700000000"},
+            umask=mask,
+        )
+        made.append(place / "dist")
+    return made[0], made[1]
+
+
+def test_a_build_gives_the_same_bytes_again(built: tuple[Path, Path]) -> None:
+    once, again = ({file.name: file.read_bytes() for file in place.iterdir()} for place in built)
+    assert {name.rpartition(".")[2] for name in once} == {"whl", "gz"}
+    assert once == again
+
+
+def test_an_index_takes_them(built: tuple[Path, Path]) -> None:
+    twine = support.ROOT / ".venv-dist" / "bin" / "twine"
+    if not twine.exists():
+        support.leave_out("needs twine (`make tools`)")
+    done = subprocess.run(
+        [twine, "check", "--strict", *built[0].iterdir()],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=support.clean_environment() | {"NO_COLOR": "1"},
     )
-    assert build.result() == 0, build.error_output
-    (built,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(built) as archive:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_the_readme_leads_somewhere_on_an_index(built: tuple[Path, Path]) -> None:
+    """There no repository stands around it."""
+    (wheel,) = built[0].glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = Parser().parsestr(
+            archive.read(f"mx_metrics-{VERSION}.dist-info/METADATA").decode()
+        )
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    urls = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL", []))
+    base = f"{urls['Source']}/blob/v{VERSION}/"
+    text = str(metadata.get_payload())
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    here = re.findall(r"\]\(([^)\s]+)\)", (support.ROOT / "README.md").read_text())
+    assert len(links) == len(here) > 10
+    for link, local in zip(links, here, strict=True):
+        if not local.startswith("https://"):
+            assert link == base + ("README.md" if local.startswith("#") else "") + local
+            assert (support.ROOT / link.removeprefix(base).partition("#")[0]).exists()
+    # Nothing else of it is changed.
+    assert re.sub(r"\]\([^)]*\)", "", text) == re.sub(
+        r"\]\([^)]*\)", "", (support.ROOT / "README.md").read_text()
+    )
+
+
+def test_the_sdist_holds_the_whole_project(built: tuple[Path, Path]) -> None:
+    (sdist,) = built[0].glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     for name in (
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-        "Makefile",
+        *FILES,
         "emitter/mx_log/schema.py",
         "exporter/mx_exporter/core/catalog.py",
+        "exporter/mx_demo/loads.py",
         "tests/support/__init__.py",
         "docs/generate.py",
         "deploy/kubernetes/components/sidecar/parts.yaml",

@@ -121,8 +121,11 @@ def ignored(path: str) -> bool:
     return verdict
 
 
+TOP = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "emitter", "exporter", "deploy")
+
+
 def context() -> Iterator[str]:
-    for top in ("pyproject.toml", "README.md", "LICENSE", "emitter", "exporter", "deploy"):
+    for top in TOP:
         path = support.ROOT / top
         for one in [path] if path.is_file() else sorted(path.rglob("*")):
             name = str(one.relative_to(support.ROOT))
@@ -193,7 +196,7 @@ def test_the_context_holds_what_is_copied_and_little_else() -> None:
     names = set(context())
     assert {"pyproject.toml", "README.md", "LICENSE", "deploy/image/with-emitter"} <= names
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {"pyproject.toml", "README.md", "LICENSE", "emitter", "exporter", "deploy"}
+    assert tops == {*TOP}
     assert not [name for name in names if "__pycache__" in name]
     assert not [name for name in names if "kubernetes" in name]
 
