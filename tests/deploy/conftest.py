@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from mx_exporter.core.builtin import FAMILIES
+from mx_exporter.exposition import fold_metrics
+from mx_exporter.service import self_metrics
 from tests import support
 from tests.support import DEPLOY, serving
 from tests.support.pages import parse
@@ -62,6 +64,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
             known[f"{family.name}_sum"] = known[f"{family.name}_count"] = labels
         else:
             known[family.name] = labels
+    # Those of which a page may have no series yet.
+    for row in (*fold_metrics.STATE_ROWS, *fold_metrics.CAP_ROWS, *self_metrics.ROWS):
+        known[row.name] = {*row.labels, *TARGET_LABELS}
     home = tmp_path_factory.mktemp("page")
     for name in ("log", "archive"):
         (home / name).mkdir()
