@@ -47,6 +47,11 @@ class Writer:
         self._fd = self._open()
         os.close(old)
 
+    def reopen(self) -> None:
+        """After `close`: go on in another segment, as a process does whose descriptor was taken."""
+        self.n += 1
+        self._fd = self._open()
+
     def close(self) -> None:
         """Let go of the lock: to everyone else the process is dead."""
         if self._fd >= 0:

@@ -20,6 +20,7 @@ from ..core.reducers import REFUSALS
 from ..offline.inputs import find_inputs, merge_snapshots
 from ..offline.reader import read
 from ..offline.sources import Source, Unreadable
+from ..offline.writers import Writers
 from .check_report import FileReport, Report, SnapshotReport
 
 #: Names of events of one file that are counted each; names are free text.
@@ -40,7 +41,7 @@ def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
     fold = Fold(catalog, merge_snapshots(catalog, snapshots))
     files = []
     for source in found.sources:
-        report = _check(source, fold, writing=source.path in writers.open)
+        report = _check(source, fold, writers)
         if report.unreadable is not None and report.unreadable.vanished:
             found.generations.check()
         files.append(report)
@@ -49,13 +50,15 @@ def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
     return Report(found, writers, reports, files, fold.state)
 
 
-def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
+def _check(source: Source, fold: Fold, writers: Writers) -> FileReport:
+    writing = source.path in writers.open
+    procs = writers.alive if writing else set()
     report = FileReport(source)
     state = fold.state
     skipped, duplicates = state.skipped, state.duplicates
     try:
         for number, events in read(source, fold.catalog.decoder, writing=writing, numbered=True):
-            _fold_watched(number, events, fold, report)
+            _fold_watched(number, events, fold, report, procs)
     except Unreadable as error:
         report.unreadable = error
     report.skipped = state.skipped - skipped
@@ -64,23 +67,25 @@ def _check(source: Source, fold: Fold, *, writing: bool) -> FileReport:
 
 
 def _fold_watched(
-    first: int, events: list[Event | Rejected], fold: Fold, report: FileReport
+    first: int, events: list[Event | Rejected], fold: Fold, report: FileReport, procs: set[str]
 ) -> None:
     """Fold what lines gave, and note what the fold makes of each."""
     start = 0
     for at, line in enumerate(events):
         if isinstance(line, Rejected):
-            _fold_events(first + start, events[start:at], fold, report)
+            _fold_events(first + start, events[start:at], fold, report, procs)
             doubles = fold.state.duplicates
-            fold.feed([line])
+            fold.feed([line], procs)
             if fold.state.duplicates == doubles:
                 report.add_rejected(first + at, line)
             start = at + 1
-    _fold_events(first + start, events[start:], fold, report)
+    _fold_events(first + start, events[start:], fold, report, procs)
 
 
-def _fold_events(first: int, events: list[Any], fold: Fold, report: FileReport) -> None:
-    refused = {(event.proc, event.seq): reason for event, reason in fold.feed(events)}
+def _fold_events(
+    first: int, events: list[Any], fold: Fold, report: FileReport, procs: set[str]
+) -> None:
+    refused = {(event.proc, event.seq): reason for event, reason in fold.feed(events, procs)}
     for number, event in enumerate(events, first):
         name = name_of(event)
         if name not in report.events and len(report.events) >= _NAMES:

@@ -64,18 +64,20 @@ class Fold:
         """The series that an event feeds, each as the family's name and the label values."""
         return self._handlers.find(event).targets(event)
 
-    def feed_lines(self, lines: Iterable[bytes]) -> None:
-        """Decode lines, each without its newline, and fold what they give."""
-        self.feed(self.catalog.decoder.decode(lines))
+    def feed_lines(self, lines: Iterable[bytes], procs: set[str] | None = None) -> None:
+        """Decode lines, each without its newline, and fold what they give, as `feed` does."""
+        self.feed(self.catalog.decoder.decode(lines), procs)
 
-    def feed(self, events: Iterable[Event | Rejected]) -> Refused:
+    def feed(self, events: Iterable[Event | Rejected], procs: set[str] | None = None) -> Refused:
         """Fold what lines gave: events by what they say, rejected lines by reason.
+
+        :param procs: where the processes that they name are noted.
 
         Returns the events that were refused, and why (`reducers.REFUSALS`).
         """
         in_order = False
         try:
-            in_order = self._enter_all(events)
+            in_order = self._enter_all(events, set() if procs is None else procs)
         finally:
             refused = self._flush(in_order=in_order)
             self.state.books.close_again()
@@ -87,15 +89,32 @@ class Fold:
             self.state.rejected[reason] += count
 
     def writer_gone(self, proc: str) -> None:
-        """A process lives no more and all it wrote was fed: its open loads were abandoned."""
+        """A process lives no more: its loads that run were abandoned, also those that it is only
+        found to have started later on."""
         book = self.state.books.get(proc)
-        if book is not None:
-            self.state.gone += not book.gone
+        if book is not None and not book.gone:
+            self.state.gone += 1
             book.gone = True
-            self.state.loads.settle(proc)
+            self.state.loads.leave(proc, complete=book.complete == book.end)
             self.state.books.close(proc)
 
-    def _enter_all(self, events: Iterable[Event | Rejected]) -> bool:
+    def writer_alive(self, proc: str) -> None:
+        """A process that was taken for gone lives: its loads that run are in progress."""
+        book = self.state.books.get(proc)
+        if book is not None and book.gone:
+            self.state.gone -= 1
+            self.state.books.open(proc).gone = False
+            self.state.loads.come_back(proc)
+
+    def settle(self, gone: set[str]) -> None:
+        """Of all processes, these are gone and the others live."""
+        books = self.state.books
+        for proc in books.alive() & gone:
+            self.writer_gone(proc)
+        for proc in books.gone() - gone:
+            self.writer_alive(proc)
+
+    def _enter_all(self, events: Iterable[Event | Rejected], procs: set[str]) -> bool:
         """Enter events in the books, and leave each that was not met before with its handler.
 
         Returns whether they lie there in order of their stamps: the next of one process, none
@@ -117,12 +136,15 @@ class Fold:
                 ):  # the first of its kind, one that the schema does not know, or none
                     if isinstance(event, Rejected):
                         self._reject(event)
+                        if event.proc:
+                            procs.add(event.proc)
                         continue
                     handler = self._handlers.find(event)
                 if event.proc != proc:
                     in_order = in_order and not proc
                     proc = event.proc
                     book = books.open(proc)
+                    procs.add(proc)
                 seq = event.seq
                 if seq == book.end:
                     book.end = seq + 1
@@ -227,4 +249,9 @@ class Fold:
             proc = event.proc
             state.loads.forget(proc, event.load_id, state.books[proc].complete)
         ended.clear()
+        for proc in state.loads.stirred:
+            book = state.books[proc]
+            if book.gone:
+                state.loads.leave(proc, complete=book.complete == book.end)
+        state.loads.stirred.clear()
         return all_refused

@@ -1,12 +1,16 @@
 """Loads in progress and loads abandoned.
 
-A load is known by its process and ``load_id``. What is kept depends on which events were met,
-never on their order: segments of one process may be read in any order.
+A load is known by its process and ``load_id``. Its events say whether it runs, and whether its
+process is gone says whether it is in progress then, or abandoned. What is kept depends on which
+events were met and which processes are gone, never on the order in which either became known:
+segments of one process may be read in any order, and one that was taken for gone may log again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from .catalog import ABANDONED, IN_PROGRESS, Catalog, label_values
 
@@ -52,27 +56,76 @@ class Load:
     @property
     def where(self) -> LoadLabels:
         """Its labels, with the phase that runs; the one that started last if there are several."""
+        running = self._running()
+        engine, model, _, scheme = self.labels
+        return (engine, model, running[-1] if running else "", scheme)
+
+    def _running(self) -> list[str]:
+        """Its phases that run, in the order in which they started."""
         running = [
             (seq, phase)
             for phase, (seq, runs) in self.phases.items()
             if runs and seq > self.started
         ]
-        engine, model, _, scheme = self.labels
-        return (engine, model, max(running)[1] if running else "", scheme)
+        return [phase for _, phase in sorted(running)]
+
+    def outline(self, *, complete: bool) -> Outline:
+        """What was met of it, as a value that loads share.
+
+        :param complete: none of its events so far was missed. Then only that it runs, and in which
+            phases, can matter to events that follow, and no number of an event.
+        """
+        if not complete:
+            phases = tuple((phase, *known) for phase, known in sorted(self.phases.items()))
+            return Outline(self.started, self.ended, self.labels, phases)
+        running = enumerate(self._running(), 1)
+        return Outline(0, -1, self.labels, tuple((phase, seq, True) for seq, phase in running))
+
+
+class Outline(NamedTuple):
+    """A `Load` that does not change, but for when it started: many are alike, and kept once."""
+
+    started: int
+    ended: int
+    labels: LoadLabels
+    phases: tuple[tuple[str, int, bool], ...]
+
+    def load(self, since: str = "") -> Load:
+        """The load, to go on from."""
+        load = Load()
+        load.since = since
+        load.started, load.ended, load.labels = self.started, self.ended, self.labels
+        load.phases = {phase: (seq, runs) for phase, seq, runs in self.phases}
+        return load
+
+
+class LeftLoad(NamedTuple):
+    """A load of a process that is gone."""
+
+    load_id: str
+    #: As `Load.since`.
+    since: str
+    outline: Outline
 
 
 class Loads:
     """The loads of all processes; disjoint processes merge."""
 
-    __slots__ = ("abandoned", "open", "series")
+    __slots__ = ("_outlines", "abandoned", "left", "open", "series", "stirred")
 
     def __init__(self) -> None:
-        #: proc -> load_id -> load. One that ended is kept while an event before its end may
-        #: still be met.
+        #: Of processes that live: proc -> load_id -> load. One that ended is kept while an event
+        #: before its end may still be met.
         self.open: dict[str, dict[str, Load]] = {}
+        #: The same of processes that are gone.
+        self.left: dict[str, tuple[LeftLoad, ...]] = {}
         #: Label sets met so far -> smallest timestamp of an event that named them.
         self.series: dict[LoadLabels, str] = {}
-        self.abandoned: dict[LoadLabels, int] = {}
+        #: Loads of `left` that run, by labels: kept along so that no scrape walks through them.
+        self.abandoned: Counter[LoadLabels] = Counter()
+        #: Processes whose loads were taken up by `of`. Those of them that are gone `leave` again.
+        self.stirred: set[str] = set()
+        self._outlines: dict[Outline, Outline] = {}
 
     def note(self, labels: LoadLabels, timestamp: str) -> None:
         """A start named these labels: both families have a series for them from now on."""
@@ -84,7 +137,9 @@ class Loads:
         """The load of an event."""
         loads = self.open.get(proc)
         if loads is None:
-            loads = self.open[proc] = {}
+            self.come_back(proc)
+            self.stirred.add(proc)
+            loads = self.open.setdefault(proc, {})
         load = loads.get(load_id)
         if load is None:
             load = loads[load_id] = Load()
@@ -100,11 +155,46 @@ class Loads:
             if not loads:
                 del self.open[proc]
 
-    def settle(self, proc: str) -> None:
-        """The writer is gone: what it left open was abandoned."""
-        for load in self.open.pop(proc, {}).values():
-            if load.runs:
-                self.abandoned[load.where] = self.abandoned.get(load.where, 0) + 1
+    def leave(self, proc: str, *, complete: bool) -> None:
+        """The process is gone: its loads that run were abandoned.
+
+        :param complete: none of its events so far was missed.
+        """
+        loads = self.open.pop(proc, {})
+        self.take(
+            proc,
+            [
+                LeftLoad(load_id, load.since, load.outline(complete=complete))
+                for load_id, load in loads.items()
+                if load.runs or not complete
+            ],
+        )
+
+    def come_back(self, proc: str) -> None:
+        """The process lives after all."""
+        left = self.left.pop(proc, ())
+        if left:
+            loads = {each.load_id: each.outline.load(each.since) for each in left}
+            self.open[proc] = loads
+            self._count(loads.values(), -1)
+
+    def take(self, proc: str, left: Iterable[LeftLoad]) -> None:
+        """Take over what a process that is gone left."""
+        known = self._outlines
+        kept = tuple(
+            each._replace(outline=known.setdefault(each.outline, each.outline)) for each in left
+        )
+        if kept:
+            self.left[proc] = kept
+            self._count((each.outline.load() for each in kept), 1)
+
+    def split_off(self, proc: str, part: Loads) -> None:
+        """Move the loads of a process to another place."""
+        if proc in self.open:
+            part.open[proc] = self.open.pop(proc)
+        left = self.left.pop(proc, ())
+        self._count((each.outline.load() for each in left), -1)
+        part.take(proc, left)
 
     def in_progress(self) -> dict[LoadLabels, int]:
         """Loads that run, by labels; 0 for label sets that none has now."""
@@ -131,8 +221,15 @@ class Loads:
         self.open.update(other.open)
         for labels, timestamp in other.series.items():
             self.note(labels, timestamp)
-        for labels, count in other.abandoned.items():
-            self.abandoned[labels] = self.abandoned.get(labels, 0) + count
+        for proc, left in other.left.items():
+            self.take(proc, left)
+
+    def _count(self, loads: Iterable[Load], by: int) -> None:
+        for load in loads:
+            if load.runs:
+                self.abandoned[load.where] += by
+                if not self.abandoned[load.where]:
+                    del self.abandoned[load.where]
 
 
 class LoadTable:

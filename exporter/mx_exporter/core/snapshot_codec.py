@@ -17,7 +17,7 @@ import msgspec
 from . import snapshot_content as content
 from .catalog import Catalog
 from .ledger import Book
-from .load_tracker import Load, Loads
+from .load_tracker import LeftLoad, Load, Loads, Outline
 from .series_table import maker
 from .snapshot_seal import seal, unseal
 from .state import SeriesByLabels, State
@@ -34,6 +34,8 @@ class Snapshot:
     changed: list[str] = field(default_factory=list)
     #: Segment's file name -> bytes of it that were shipped.
     shipped: dict[str, int] = field(default_factory=dict)
+    #: Process that is not gone -> last write to one of its segments, in seconds since the epoch.
+    written: dict[str, float] = field(default_factory=dict)
 
 
 def dump(
@@ -41,6 +43,7 @@ def dump(
     state: State,
     segments: Mapping[str, int],
     shipped: Mapping[str, int] | None = None,
+    written: Mapping[str, float] | None = None,
 ) -> bytes:
     """A snapshot as it lies in its file. Parameters as for `Snapshot`.
 
@@ -51,6 +54,7 @@ def dump(
         content.Content(
             segments={proc: n for proc, n in segments.items() if proc not in closed},
             shipped=dict(shipped or {}),
+            written=dict(written or {}),
             families={
                 family.name: content.Tables(
                     family.fingerprint,
@@ -127,8 +131,18 @@ def _pack_loads(loads: Loads) -> content.Loads:
             for proc, by_id in loads.open.items()
         },
         series=list(loads.series.items()),
-        abandoned=list(loads.abandoned.items()),
+        left=_pack_left(loads),
     )
+
+
+def _pack_left(loads: Loads) -> list[content.Left]:
+    """What processes that are gone left: many loads are alike, and told apart by two ids each. For
+    how long they ran, should their process live after all, is not worth the room."""
+    ids: dict[Outline, list[str]] = {}
+    for proc, left in loads.left.items():
+        for each in left:
+            ids.setdefault(each.outline, []).extend((proc, each.load_id))
+    return [content.Left(*outline, each) for outline, each in ids.items()]
 
 
 def _unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
@@ -157,7 +171,7 @@ def _unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
     state.skipped = packed.skipped
     state.duplicates = packed.duplicates
     state.last_event = packed.last_event
-    return Snapshot(state, segments, changed, packed.shipped)
+    return Snapshot(state, segments, changed, packed.shipped, packed.written)
 
 
 def _unpack_books(state: State, packed: content.Content) -> dict[str, int]:
@@ -191,4 +205,10 @@ def _unpack_loads(loads: Loads, packed: content.Loads) -> None:
             load.started, load.ended, load.labels = values.started, values.ended, values.labels
             load.phases, load.since = values.phases, values.since
     loads.series = dict(packed.series)
-    loads.abandoned = dict(packed.abandoned)
+    left: dict[str, list[LeftLoad]] = {}
+    for given in packed.left:
+        outline = Outline(given.started, given.ended, given.labels, given.phases)
+        for proc, load_id in given.loads():
+            left.setdefault(proc, []).append(LeftLoad(load_id, "", outline))
+    for proc, those in left.items():
+        loads.take(proc, those)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any
@@ -87,16 +88,51 @@ class Load(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     since: _TimestampOrNone = ""
 
 
-class Loads(msgspec.Struct, forbid_unknown_fields=True):
-    """See `load_tracker.Loads`."""
+class Left(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """See `load_tracker.Outline`, and whose loads are like that: process and load_id of each."""
 
-    open: dict[_Proc, dict[str, Load]]
-    series: list[tuple[_LoadLabels, _Timestamp]]
-    abandoned: list[tuple[_LoadLabels, _Count]]
+    started: _Last
+    ended: _Last
+    labels: _LoadLabels
+    phases: tuple[tuple[_Text, _Count, bool], ...]
+    ids: list[str]
 
     def __post_init__(self) -> None:
-        for table in (self.series, self.abandoned):
-            _check_unique([labels for labels, _ in table])
+        if len(self.ids) % 2:
+            raise ValueError("Expected a process and an id of each load")
+
+    def loads(self) -> Iterator[tuple[str, str]]:
+        """Process and load_id of each."""
+        return zip(self.ids[::2], self.ids[1::2], strict=True)
+
+
+class _SomeLoads(msgspec.Struct, forbid_unknown_fields=True):
+    open: dict[_Proc, dict[str, Load]]
+    series: list[tuple[_LoadLabels, _Timestamp]]
+
+    def __post_init__(self) -> None:
+        _check_unique([labels for labels, _ in self.series])
+
+
+class Loads(_SomeLoads, forbid_unknown_fields=True):
+    """See `load_tracker.Loads`."""
+
+    left: list[Left]
+
+
+class _Loads1(_SomeLoads, forbid_unknown_fields=True):
+    """The same in format 1, which said how many loads were abandoned, and not which."""
+
+    abandoned: list[tuple[_LoadLabels, Annotated[int, Meta(ge=0, le=1_000_000)]]]
+
+    def current(self) -> Loads:
+        """The same, as loads of nobody."""
+        left = []
+        for at, ((engine, model, phase, scheme), count) in enumerate(self.abandoned):
+            phases = ((phase, 1, True),) if phase else ()
+            ids = [name for n in range(count) for name in ("", f"{at}-{n}")]
+            left.append(Left(0, -1, (engine, model, "", scheme), phases, ids))
+        return Loads(open=self.open, series=self.series, left=left)
 
 
 class Tables(msgspec.Struct, forbid_unknown_fields=True):
@@ -112,6 +148,7 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     segments: dict[str, _Count]
     shipped: dict[str, _Count] = {}
+    written: dict[_Proc, float] = {}
     families: dict[str, Tables]
     loads: Loads
     #: name -> calls, and the first one's timestamp; format 1 had none.
@@ -131,7 +168,8 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
                 raise ValueError("Expected as many events as became something")
         if self.closed.keys() & (self.books.keys() | self.segments.keys()):
             raise ValueError("Expected each process in one place")
-        if not self.books.keys() | self.closed.keys() >= self.loads.open.keys():
+        left = {proc for each in self.loads.left for proc in each.ids[::2]} - {""}
+        if not self.books.keys() | self.closed.keys() >= self.loads.open.keys() | left:
             raise ValueError("Expected books of each process with a load")
         numbered: Counter[str] = Counter()
         for book in self.books.values():
@@ -142,13 +180,18 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Content1(Content, kw_only=True, forbid_unknown_fields=True):
-    """The same in format 1."""
+    """The same in format 1. It is checked once it is of the format that is written."""
 
     format: int
+    loads: _Loads1  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        pass
 
     def current(self) -> Content:
         """As content of the format that is written."""
-        return Content(**{name: getattr(self, name) for name in Content.__struct_fields__})
+        fields = {name: getattr(self, name) for name in Content.__struct_fields__}
+        return Content(**{**fields, "loads": self.loads.current()})
 
 
 _decode = msgspec.json.Decoder(Content).decode

@@ -79,8 +79,7 @@ class State:
             if book is None:
                 continue
             part.books.put(proc, book)
-            if proc in self.loads.open:
-                part.loads.open[proc] = self.loads.open.pop(proc)
+            self.loads.split_off(proc, part.loads)
             part.logged += book.end
             part.rejected_numbers += book.rejected
             part.lost += book.lost

@@ -156,7 +156,7 @@ class Compactor:
         found = snapshot.read(catalog, dir_fd)
         base = found[0] if found else Snapshot(State(catalog))
         fold = follower.fold.fresh(base.state)
-        covered = dict(base.segments)
+        covered, written = dict(base.segments), dict(base.written)
         for segment in chosen:
             again = Segment(segment.name, segment.inode)
             fd = open_regular(str(segment.name), dir_fd)
@@ -169,16 +169,19 @@ class Compactor:
                 follower.report_shrunk(segment.name)
             again.finish(fold)
             covered[segment.name.proc] = segment.name.n
+            for proc in again.procs:
+                written[proc] = max(segment.mtime, written.get(proc, 0.0))
         names = {str(segment.name) for segment in chosen}
-        staying = {s.name.proc for s in follower.segments if str(s.name) not in names}
-        for proc in {segment.name.proc for segment in chosen} - staying:
-            fold.writer_gone(proc)
+        # Who is gone, the snapshot says as the page does: it settles nothing by itself.
+        gone = follower.fold.state.books.gone()
+        fold.settle(gone)
         kept = {
             name: position
             for name, position in (base.shipped if shipped is None else shipped).items()
             if name not in names
         }
-        identity = snapshot.write(dir_fd, dump(catalog, fold.state, covered, kept))
+        written = {proc: at for proc, at in written.items() if proc not in gone}
+        identity = snapshot.write(dir_fd, dump(catalog, fold.state, covered, kept, written))
         follower.mark_compacted(names, covered, identity)
         self.compactions += 1
         self._remove(dir_fd, names)

@@ -39,7 +39,7 @@ class Follower:
 
     :param directory: its path.
     :param fold: where events go.
-    :param settle_seconds: see `settling`.
+    :param settle_seconds: see `settling`; so is ``grace_seconds``.
     :param clock: monotonic, in seconds.
     :param wait: waits for so many seconds; only the first drain does.
     """
@@ -50,6 +50,7 @@ class Follower:
         fold: Fold,
         *,
         settle_seconds: float = 0.0,
+        grace_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
     ) -> None:
@@ -59,7 +60,7 @@ class Follower:
         #: Grows with whatever changes the fold or the segments: as long as it stays, both do.
         self.changes = 0
         self._reader = SegmentReader(directory, clock)
-        self._settling = Settling(settle_seconds, wait)
+        self._settling = Settling(settle_seconds, grace_seconds, clock, wait)
         self._scan = Scan()
         self._snapshot = KnownSnapshot(directory)
         #: In the order of their names, and so each process's in the order of their numbers.
@@ -67,8 +68,8 @@ class Follower:
         #: Those of them that are not done.
         self._open: dict[str, Segment] = {}
         self._newest: dict[str, int] = {}
-        #: Processes with an open segment at the latest drain.
-        self._alive: set[str] = set()
+        #: Processes in the books that are not gone.
+        self._living: set[str] = set()
         #: There was a drain before.
         self._drained = False
         #: (device, inode) of the directory at the latest drain; None when there is none.
@@ -98,14 +99,14 @@ class Follower:
 
     @property
     def writers_alive(self) -> int:
-        """Processes of which a segment is not done."""
-        return len(self._unfinished())
+        """Processes that are not gone."""
+        return len(self._living)
 
     @property
     def settles_in(self) -> float:
         """Seconds after the latest drain when another may finish a segment that waits for its
-        second look; infinity when none does."""
-        return self._settling.due
+        second look, or find that a process is gone; infinity when none does."""
+        return min(self._settling.due, self._settling.departs)
 
     @property
     def foreign_db_files(self) -> int:
@@ -159,7 +160,7 @@ class Follower:
         self._reader.limit_earlier(deadline)
 
     def settle_at_once(self) -> None:
-        """From the next drain on, wait for no second look. Any thread may call this."""
+        """From the next drain on, wait for nothing. Any thread may call this."""
         self._settling.settle_at_once()
 
     def mark_compacted(self, names: set[str], covered: dict[str, int], identity: Identity) -> None:
@@ -235,17 +236,17 @@ class Follower:
     def _drain(self, dir_fd: int, *, first: bool) -> None:
         self._reader.forget_counts()
         self._settling.begin_drain(first=first)
-        orphans = self._take_up_snapshot(dir_fd)
+        self._take_up_snapshot(dir_fd)
         fresh = self._list(dir_fd)
         if self._snapshot.is_overtaken(dir_fd):
             raise StartOver
         while fresh:
-            ended = set()
+            ended = False
             for segment in [segment for segment in fresh if self._read(segment, dir_fd)]:
                 uses_locks = self._uses_locks(segment)
                 if self._settling.is_settled(segment, uses_locks=uses_locks):
                     self._finish(segment)
-                    ended.add(segment.name.proc)
+                    ended = True
             if not ended:
                 break
             # A writer opens its next segment before it closes the last one: what was not there
@@ -256,22 +257,29 @@ class Follower:
             # Its last segment may have grown since it was read: without that, what the next one
             # holds would leave a gap behind it.
             fresh = [s for s in self._segments.values() if s.name.proc in came and not s.done]
-            self._end_writers(ended)
-        # A process that the snapshot alone knows has no segment whose end could show that the
-        # process ended, and neither has one whose files were removed.
-        self._end_writers(orphans | self._alive)
-        self._alive = self._unfinished()
+        self._settle_writers()
         open_bytes = sum(s.size for s in self._open.values())
         self.directory_bytes = self._scan.others_bytes + self.finished_bytes + open_bytes
 
-    def _end_writers(self, procs: set[str]) -> None:
-        """Those of the processes without an open segment are gone."""
-        for proc in procs - self._unfinished():
+    def _settle_writers(self) -> None:
+        """Fold which processes live."""
+        fold = self.fold
+        back = {proc for proc in self._settling.alive - self._living if proc in fold.state.books}
+        for proc in back:
             self.changes += 1
-            self.fold.writer_gone(proc)
+            fold.writer_alive(proc)
+        self._living |= back
+        # What was not read yet holds lines of whom its name says, as far as anybody knows.
+        writing = {p for s in self._open.values() for p in s.procs or (s.name.proc,)}
+        for proc in self._settling.departed(self._living - writing):
+            self.changes += 1
+            fold.writer_gone(proc)
+            self._living.discard(proc)
 
-    def _unfinished(self) -> set[str]:
-        return {s.name.proc for s in self._open.values()}
+    def _note_lines_of(self, segment: Segment) -> None:
+        """The processes whose lines were read in a segment live, unless they are known as gone."""
+        books = self.fold.state.books
+        self._living.update(proc for proc in segment.procs if not books[proc].gone)
 
     def _set_segments(self, segments: Iterable[Segment]) -> None:
         self.changes += 1
@@ -280,22 +288,21 @@ class Follower:
         self._open = {name: s for name, s in self._segments.items() if not s.done}
         self.finished_bytes = sum(s.size for s in self._segments.values() if s.done)
 
-    def _take_up_snapshot(self, dir_fd: int) -> set[str]:
-        """Start over from the directory's snapshot, if it holds another state than the last one.
-
-        Returns the processes that it knows: those without a segment are gone.
-        """
+    def _take_up_snapshot(self, dir_fd: int) -> None:
+        """Start over from the directory's snapshot, if it holds another state than the last one."""
         covered = self._snapshot.covered
         new = self._snapshot.refresh(self.fold.catalog, dir_fd)
         if self._snapshot.covered != covered:
             # A segment that the snapshot stands for is none to read any more.
             self._scan.forget()
         if new is None:
-            return set()
+            return
         self._reader.lift_limit()
+        self._settling.note_gone(self.fold.state.books.gone())
+        self._settling.note_written(new.written)
         self.fold = self.fold.fresh(new.state)
         self._set_segments([segment.unread() for segment in self._segments.values()])
-        return set(new.state.books)
+        self._living = new.state.books.alive()
 
     def _list(self, dir_fd: int) -> list[Segment]:
         """Note which files came and went; return the segments that are not done."""
@@ -331,17 +338,20 @@ class Follower:
             if self._snapshot.is_overtaken(dir_fd):
                 raise StartOver from None
             return False
-        self.changes += (self.bytes_read, self.rewritten) != before
+        if (self.bytes_read, self.rewritten) != before:
+            self.changes += 1
+            self._note_lines_of(segment)
         if look is None:
             return False
-        if self._uses_locks(segment):
-            self._settling.note_lock(segment, look)
-        return look.whole and self._has_no_writer(segment, look)
+        if self._has_no_writer(segment, look):
+            return look.whole
+        self._settling.note_held(segment, uses_locks=self._uses_locks(segment))
+        return False
 
     def _uses_locks(self, segment: Segment) -> bool:
         """Whether the file system of the segment's writer has locks, as its header says."""
-        book = self.fold.state.books.get(segment.name.proc)
-        return book is None or book.locked
+        books = self.fold.state.books
+        return all(books[proc].locked for proc in segment.procs)
 
     def _has_no_writer(self, segment: Segment, look: Look) -> bool:
         if self._uses_locks(segment):
@@ -352,5 +362,7 @@ class Follower:
     def _finish(self, segment: Segment) -> None:
         self.changes += 1
         segment.finish(self.fold)
+        self._note_lines_of(segment)
+        self._settling.note_end(segment)
         del self._open[str(segment.name)]
         self.finished_bytes += segment.size

@@ -33,6 +33,7 @@ class Segment:
         "mtime",
         "name",
         "position",
+        "procs",
         "size",
         "splitter",
         "unchanged_for",
@@ -54,6 +55,8 @@ class Segment:
         self._unchanged_since = 0.0
         #: It was seen with a lock: whoever wrote it held one, and nobody writes it without.
         self.was_locked = False
+        #: The processes whose numbers were met in its lines, whatever its name says.
+        self.procs: set[str] = set()
         #: Nobody writes it any more, and everything was read.
         self.done = False
 
@@ -82,7 +85,7 @@ class Segment:
         """Fold the lines that the next block completes."""
         self.position += len(block)
         self.anchor = (self.anchor + block)[-ANCHOR_BYTES:]
-        fold.feed_lines(self.splitter.feed(block))
+        fold.feed_lines(self.splitter.feed(block), self.procs)
         fold.reject("too_long", self.splitter.too_long)
         self.splitter.too_long = 0
 
@@ -99,7 +102,7 @@ class Segment:
         self.anchor = b""
         last = fold.catalog.decoder.decode_line(self.splitter.rest())
         if last is not None:
-            fold.feed([ended(last)])
+            fold.feed([ended(last)], self.procs)
 
 
 def read_blocks(fd: int, start: int, end: int) -> Iterator[bytes]:

@@ -47,8 +47,9 @@ def fold_sources(
     for source in sources:
         try:
             writing = source.path in writers.open
+            procs = writers.alive if writing else set()
             for _, events in read(source, catalog.decoder, writing=writing, seen=seen):
-                fold.feed(events)
+                fold.feed(events, procs)
         except Unreadable as error:
             if error.vanished and generations is not None:
                 generations.check()
@@ -58,7 +59,5 @@ def fold_sources(
 
 
 def settle(fold: Fold, writers: Writers) -> None:
-    """Settle the processes whose writers are gone."""
-    for proc in list(fold.state.books):
-        if proc not in writers.alive:
-            fold.writer_gone(proc)
+    """Fold which writers live."""
+    fold.settle(set(fold.state.books) - writers.alive)

@@ -15,7 +15,8 @@ from .sources import Found, Source, Unreadable, in_order, open_source, ours_in
 class Writers:
     """Which writers live, told by the locks on their segments."""
 
-    #: Processes that may write on.
+    #: Processes that may write on: those whose lines are in a segment that is held. Its header says
+    #: whose it is; reading it adds the others.
     alive: set[str] = field(default_factory=set)
     #: Paths of the segments that are being written.
     open: set[str] = field(default_factory=set)
@@ -42,7 +43,7 @@ def survey(found: Found) -> Writers:
             looked.add(os.path.abspath(source.path))
             look = _look(source)
             if look.held:
-                writers.alive.add(source.proc)
+                writers.alive.add(look.proc)
                 writers.open.add(source.path)
             newest[source.proc] = max(newest.get(source.proc, look), look)
             parent = os.path.dirname(source.path) or os.curdir
@@ -63,9 +64,9 @@ def survey(found: Found) -> Writers:
             break
     found.sources = in_order(found.sources)
     # Without locks nobody can tell whether the writer of the newest segment lives.
-    for proc, look in newest.items():
+    for look in newest.values():
         if look.lockless:
-            writers.alive.add(proc)
+            writers.alive.add(look.proc)
             writers.open.add(look.path)
     return writers
 
@@ -75,22 +76,30 @@ class _Look(NamedTuple):
     path: str
     held: bool
     lockless: bool
+    proc: str
 
 
 def _look(source: Source) -> _Look:
     """Whether a plain segment is locked by its writer, and whether its header says that locks
     do not work there."""
     assert source.segment is not None
-    n, path = source.segment.n, source.path
+    n, path, proc = source.segment.n, source.path, source.proc
+    nothing = _Look(n, path, held=False, lockless=False, proc=proc)
     try:
         fd = open_source(source)
     except Unreadable:
-        return _Look(n, path, held=False, lockless=False)
+        return nothing
     try:
         held = not probe(fd)
-        lockless = read_head(fd).get("locked") is False
+        head = read_head(fd)
     except OSError:
-        return _Look(n, path, held=False, lockless=False)
+        return nothing
     finally:
         os.close(fd)
-    return _Look(n, path, held=held and not lockless, lockless=lockless)
+    lockless = head.get("locked") is False
+    said = head.get("proc")
+    return nothing._replace(
+        held=held and not lockless,
+        lockless=lockless,
+        proc=said if isinstance(said, str) and said else proc,
+    )

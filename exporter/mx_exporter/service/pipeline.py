@@ -21,7 +21,7 @@ from ..core.load_tracker import LoadLabels
 from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
-from ..directory.settling import SETTLE_SECONDS
+from ..directory.settling import GRACE_SECONDS, SETTLE_SECONDS
 from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
 from ..exposition.renderer import Failures, Renderer
@@ -39,6 +39,7 @@ class Pipeline:
     :param maintenance: of the same directory.
     :param wake: called, from any thread, when the directory changed.
     :param clock: seconds since the epoch, to tell how old a load is.
+    :param grace_seconds: see `directory.settling`.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Pipeline:
         maintenance: Maintenance,
         wake: Callable[[], None],
         clock: Callable[[], float] = time.time,
+        *,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self._settings = settings
         self._maintenance = maintenance
@@ -56,6 +59,7 @@ class Pipeline:
             settings.directory.path,
             Fold(catalog, max_series=settings.max_series),
             settle_seconds=SETTLE_SECONDS,
+            grace_seconds=grace_seconds,
         )
         self._watcher = Watcher(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)

@@ -77,9 +77,9 @@ def test_children_forked_before_and_after_the_first_event(
     assert parent.result(120) == 0, parent.error_output
     recorded, children = map(int, parent.output.split())
     assert children == CHILDREN
-    # A child whose segment was never seen with a lock is gone once that stayed as it is.
-    gone = 'mx_exporter_writers{state="gone"}'
-    support.wait_until(lambda: exporter.get().sample(gone) == CHILDREN + 1)
+    # A child's segment that was never seen with a lock is finished once it stayed as it is.
+    open_ = 'mx_exporter_segments{state="open"}'
+    support.wait_until(lambda: exporter.get().sample(open_) == 0)
     page = parse(exporter.get().text)
     name = "mx_p2p_source_attempts_total"
     assert total(page, name, policy="child") == CHILDREN * EVENTS

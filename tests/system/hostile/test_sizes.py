@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from tests.support import Lines, serving
 from tests.support.writers import Writer
 
 LOGGED = "mx_exporter_events_logged_total"
-ALIVE = 'mx_exporter_writers{state="alive"}'
+OPEN = 'mx_exporter_segments{state="open"}'
 SUCCESS = 'mx_p2p_source_attempts_total{policy="policy-0",result="success",scheme=""}'
 TOO_LONG = 'mx_exporter_lines_rejected_total{reason="too_long"}'
 
@@ -45,6 +46,7 @@ def fill(directory: Path, first: int, count: int, **header: object) -> None:
         proc = f"{number:012x}"
         made = directory / f".events-{proc}-0.jsonl"
         made.write_bytes(text.replace(b"aaaaaaaaaaaa", proc.encode()))
+        os.utime(made, (1, 1))
         made.rename(directory / made.name[1:])
 
 
@@ -63,7 +65,7 @@ def test_20000_segments_and_256_descriptors(spawn: support.Spawner, crowd: Path)
             writer.log(policy="policy-0")
             page = exporter.get()
             assert page.sample(SUCCESS) == 20_000 + 101 * (round_ + 1)
-            support.wait_until(lambda: exporter.get().sample(ALIVE) == 1)
+            support.wait_until(lambda: exporter.get().sample(OPEN) == 1)
         page = exporter.get()
         # What was read whole is listed, and neither opened nor looked at.
         assert page.sample("mx_exporter_last_drain_seconds") < support.SOON

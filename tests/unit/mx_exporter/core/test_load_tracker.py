@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mx_exporter.core import snapshot_codec
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.catalog import ABANDONED, IN_PROGRESS, Catalog
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.load_tracker import Loads
 from mx_exporter.core.snapshot_codec import dump, load
 from tests.support import Lines
-from tests.support.folding import fold, value
+from tests.support.folding import fold, pages, value
+from tests.support.strategies import PROCS, logs
 
 LOAD = {"engine": "vllm", "model": "m", "model_role": "main", "outcome": "success", "seconds": 1}
 PHASE = {"engine": "vllm", "model": "m", "phase": "chain"}
@@ -74,6 +79,100 @@ def test_loads_in_progress_and_then_abandoned(events, running):
         assert progress(whole) == ({}, running)
         whole.writer_gone("aaaaaaaaaaaa")
         assert progress(whole) == ({}, running), "a writer dies once"
+
+
+PROC = "aaaaaaaaaaaa"
+
+
+def test_a_load_that_ends_after_all_is_taken_back():
+    start, phase, end = load_log("start", "+chain", "end")
+    whole = fold([start, phase])
+    assert progress(whole) == ({}, {"chain": 1})
+    whole.feed_lines([end])
+    assert progress(whole) == ({}, {})
+    assert not whole.state.loads.open
+    assert not whole.state.loads.left
+
+
+def test_what_becomes_known_of_a_process_that_is_gone_is_abandoned_where_it_was():
+    lines = load_log("start", "+chain", "-chain", "+model_init")
+    for at in range(5):
+        whole = fold(lines[:at])
+        whole.feed_lines(lines[at:])
+        whole.writer_gone(PROC)
+        assert progress(whole) == ({}, {"model_init": 1})
+
+
+def test_a_process_that_lives_after_all_goes_on_with_its_loads():
+    lines = load_log("start", "+chain")
+    whole = fold(lines)
+    for _ in range(2):
+        whole.writer_alive(PROC)
+        assert (progress(whole), whole.state.gone) == (({"chain": 1}, {}), 0)
+        assert oldest(whole)["chain"] == "00:00:00"
+    whole.feed_lines(load_log("start", "+chain", "-chain")[2:])
+    assert progress(whole) == ({"": 1}, {})
+    whole.writer_alive("bbbbbbbbbbbb")
+    assert whole.state.gone == 0
+
+
+def test_a_start_that_was_lost_and_turns_up_after_the_end_is_no_load_of_who_is_gone():
+    first, start, end = load_log("start other", "start", "end")
+    whole = fold([first, end])
+    whole.feed_lines([start])
+    assert progress(whole) == ({}, {"": 1})
+
+
+marks = st.lists(st.tuples(st.integers(0, 25), st.sampled_from(PROCS), st.booleans()))
+
+
+@given(
+    logs(),
+    st.randoms(use_true_random=False),
+    marks,
+    st.lists(st.integers(0, 25)),
+    st.sets(st.sampled_from(PROCS)),
+)
+def test_any_order_of_events_and_of_who_is_gone_gives_what_a_replay_gives(
+    lines, rng, marks, snapshots, gone
+):
+    def settle(whole):
+        for proc in PROCS:
+            (whole.writer_gone if proc in gone else whole.writer_alive)(proc)
+        return pages(whole.state)
+
+    shuffled = rng.sample(lines, len(lines))
+    live = Fold(CATALOG)
+    for at in range(26):
+        live.feed_lines(shuffled[at : at + 1] if at < 25 else shuffled[at:])
+        for _, proc, is_gone in (mark for mark in marks if mark[0] == at):
+            (live.writer_gone if is_gone else live.writer_alive)(proc)
+        if at in snapshots:
+            data = snapshot_codec.dump(CATALOG, live.state, {})
+            live = Fold(CATALOG, snapshot_codec.load(CATALOG, data).state)
+    found = settle(live)
+    assert found == settle(fold(lines, gone=False))
+
+
+def test_a_crash_loop_takes_little_room():
+    """Ten thousand processes that were killed in a load that had an id of its own."""
+    whole = Fold(CATALOG)
+    for n in range(10_000):
+        proc = f"{n:012x}"
+        # No two of them log just as much before.
+        before = [Lines(proc, seq=at)("nixl_received", result="ok") for at in range(n % 7)]
+        log = Lines(proc, seq=n % 7)
+        load = {**LOAD, **PHASE, "load_id": f"{n * 7919:012x}"}
+        whole.feed_lines([*before, log("load_started", **load), log("load_phase_started", **load)])
+        whole.writer_gone(proc)
+    loads = whole.state.loads
+    assert not loads.open
+    assert loads.abandoned == {("vllm", "m", "chain", ""): 10_000}
+    assert len({id(each.outline) for left in loads.left.values() for each in left}) == 1
+    first = {**LOAD, "load_id": "0" * 12}
+    whole.feed_lines([Lines("0" * 12, seq=2)("load_finished", **first)])
+    assert loads.abandoned == {("vllm", "m", "chain", ""): 9_999}
+    assert len(msgspec.json.encode(snapshot_codec._pack_loads(loads))) < 310_000
 
 
 def test_both_load_families_have_series_from_the_start_on():
@@ -149,8 +248,8 @@ def oldest(whole: Fold) -> dict[str, str]:
 
 def test_the_oldest_load_is_told_by_where_it_is():
     lines = load_log("start l1", "start l2", "+chain l2", "+chain l1")
-    for given in (lines, lines[::-1]):
-        assert oldest(fold(given, gone=False)) == {"": "", "chain": "00:00:00"}
+    for events in (lines, lines[::-1]):
+        assert oldest(fold(events, gone=False)) == {"": "", "chain": "00:00:00"}
     assert oldest(fold(lines[:3], gone=False)) == {"": "00:00:00", "chain": "00:00:01"}
     ended = load_log("start l1", "start l2", "+chain l2", "+chain l1", "end l1")
     assert oldest(fold(ended, gone=False)) == {"": "", "chain": "00:00:01"}
@@ -159,8 +258,8 @@ def test_the_oldest_load_is_told_by_where_it_is():
 
 def test_a_load_that_starts_again_is_as_old_as_its_last_start():
     lines = load_log("start", "+chain", "start")
-    for given in (lines, lines[::-1]):
-        assert oldest(fold(given, gone=False))[""] == "00:00:02"
+    for events in (lines, lines[::-1]):
+        assert oldest(fold(events, gone=False))[""] == "00:00:02"
 
 
 def test_a_snapshot_keeps_when_a_load_began():

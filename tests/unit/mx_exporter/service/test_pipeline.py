@@ -66,6 +66,7 @@ def pipeline(
     *,
     with_ids: bool = False,
     clock: Callable[[], float] = time.time,
+    grace_seconds: float = 0.0,
     **retention: Any,
 ) -> Iterator[Pipeline]:
     settings = Settings(
@@ -74,7 +75,14 @@ def pipeline(
         max_series=50,
         **retention,
     )
-    running = Pipeline(CATALOG, settings, Maintenance(CATALOG, settings), lambda: None, clock)
+    running = Pipeline(
+        CATALOG,
+        settings,
+        Maintenance(CATALOG, settings),
+        lambda: None,
+        clock,
+        grace_seconds=grace_seconds,
+    )
     try:
         running.drain(None)
         yield running
@@ -130,6 +138,19 @@ def test_a_segment_that_waits_for_its_second_look_gets_it_in_time(
         Lines().segment(tmp_path, 0, [])
         running.drain(None)
         assert 0.5 <= running.period() < 1.0
+        running.settle_at_once()
+        running.drain(None)
+        assert running.period() >= 1.0
+
+
+def test_a_process_that_may_be_gone_is_looked_at_when_its_grace_is_over(tmp_path: Path) -> None:
+    """Though nobody scrapes, and nothing changes any more."""
+    with pipeline(tmp_path, grace_seconds=0.5) as running:
+        with Writer(tmp_path):
+            running.drain(None)
+            assert running.period() >= 1.0
+        running.drain(None)
+        assert 0.4 < running.period() <= 0.5
         running.settle_at_once()
         running.drain(None)
         assert running.period() >= 1.0
