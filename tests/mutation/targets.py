@@ -11,21 +11,19 @@ _CORE_MODULES = (
     *("snapshot_seal", "state"),
 )
 
+_DIRECTORY = "tests/unit/mx_exporter/directory/test_{}.py"
 _FOLLOWER = tuple(
-    f"tests/unit/mx_exporter/directory/test_{name}.py"
-    for name in ("follower", "follower_model", "settling", "segments", "maintenance", "compaction")
+    _DIRECTORY.format(name)
+    for name in ("follower", "follower_model", "settling", "maintenance", "compaction")
 )
-_FOLLOWER_MODULES = ("follower", "reading", "scan", "segments", "settling")
-_STREAM = (
-    "tests/unit/mx_emitter/log",
-    "tests/unit/mx_emitter/test_logger.py",
-    "tests/unit/mx_emitter/test_timers.py",
-    "tests/unit/mx_emitter/commands/test_reset.py",
-)
+_OF_ONE_SEGMENT = ("reading", "scan", "segments", "settling")
+_EMITTER = "tests/unit/mx_emitter/log"
 
 #: Name of a module -> files and folders of tests.
 TARGETS: dict[str, tuple[str, ...]] = {
     **{f"mx_exporter.core.{module}": _CORE for module in _CORE_MODULES},
-    **{f"mx_exporter.directory.{module}": _FOLLOWER for module in _FOLLOWER_MODULES},
-    **{f"mx_emitter.log.{module}": _STREAM for module in ("segment", "stream")},
+    **{f"mx_exporter.directory.{name}": (_DIRECTORY.format(name),) for name in _OF_ONE_SEGMENT},
+    "mx_exporter.directory.follower": _FOLLOWER,
+    "mx_emitter.log.segment": (f"{_EMITTER}/test_segment.py",),
+    "mx_emitter.log.stream": (_EMITTER,),
 }

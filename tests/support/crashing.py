@@ -46,7 +46,7 @@ with open(notes, "r+b") as file:
 counts = list(struct.unpack("<4Q", noted[:]))
 
 def acknowledge(kind):
-    if sink.stream is None or sink.stream._dropped: kind = 3
+    if sink.stream is None or sink.stream._noted: kind = 3
     counts[kind] += 1
     noted[8 * kind : 8 * kind + 8] = struct.pack("<Q", counts[kind])
 

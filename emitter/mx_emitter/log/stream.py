@@ -116,8 +116,11 @@ class Stream:
 
         self._next_seq = 0
         self._free: list[int] = []  # numbers of events whose write failed: they go first
-        self._dropped: dict[str, int] = {}  # by reason: those that the log does not tell of yet
-        self._told: dict[str, int] = {}  # those that it does
+        # By reason, events that were dropped: those that the log does not tell of yet, and those
+        # that it does. All reasons are there: what counts one makes no call, in which a signal
+        # handler's event could be counted.
+        self._dropped = dict.fromkeys(DROP_REASONS, 0)
+        self._told = dict.fromkeys(DROP_REASONS, 0)
         self._pending: list[tuple[bytes, bytes, bytes]] = []
         self._complaints: list[tuple[str, str]] = []
         self._noted: set[str] = set()
@@ -504,7 +507,7 @@ class Stream:
 
     def _count_drop(self, reason: str) -> None:
         self._note(reason, "events are dropped")
-        self._dropped[reason] = self._dropped.get(reason, 0) + 1
+        self._dropped[reason] += 1
         self._unsettled = True
 
     def _note(self, reason: str, what: str = "the log could not be opened") -> None:
@@ -513,6 +516,7 @@ class Stream:
             self._noted.add(reason)
             detail = self._detail or self.settings.directory
             self._complaints.append((reason, f"{what}: {DROP_REASONS[reason]}: {detail}"))
+            self._unsettled = True
 
     def _settle(self) -> None:
         """Log what signal handlers left and what was dropped, as far as there is room; complain."""
@@ -536,7 +540,7 @@ class Stream:
                 reason = self._put(*event)
                 if reason is not None:
                     self._count_drop(reason)
-            for reason in list(self._dropped):
+            for reason in DROP_REASONS:
                 self._tell(reason)
         except BaseException:
             self._unsettled = True  # what is left is for the next event
@@ -550,7 +554,7 @@ class Stream:
         """
         if not self._dropped[reason]:
             return
-        if self._full and self._dropped[reason] * UNTOLD_PART <= self._told.get(reason, 0):
+        if self._full and self._dropped[reason] * UNTOLD_PART <= self._told[reason]:
             self._unsettled = True
             return
         # No call stands between: a signal handler's event may be dropped, too.
@@ -566,7 +570,7 @@ class Stream:
             if self._full:
                 self._limit = -1
             if written or (own is not None and self._logged is own):
-                self._told[reason] = self._told.get(reason, 0) + count
+                self._told[reason] += count
             else:
                 self._dropped[reason] += count
                 self._unsettled = True

@@ -19,7 +19,7 @@ BLOCK_BYTES = 256 * 1024
 ANCHOR_BYTES = 512
 
 #: The time of modification of a file that was not looked at yet: no file has it.
-_NEVER = -1.0
+_NEVER = float("nan")
 
 
 class Segment:

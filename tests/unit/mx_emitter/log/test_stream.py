@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import json
@@ -20,6 +21,7 @@ import pytest
 
 from mx_emitter import __version__, enable_metrics, get_logger, metrics
 from mx_emitter.log.sink import sink
+from mx_emitter.log.stream import Stream
 from mx_log.schema import EVENTS, MAX_LINE_BYTES
 from tests import support
 from tests.support.emitting import Log, Program
@@ -159,7 +161,7 @@ def test_a_line_longer_than_a_segment_has_one_of_its_own(
 def test_a_line_over_the_limit_of_lines_is_counted_not_written(log: Log) -> None:
     metrics.record_attempt("random", "")
     room = MAX_LINE_BYTES - len(log.segments()[0].read_bytes().splitlines(keepends=True)[1])
-    metrics.record_attempt("random", "x" * (room - 1))
+    metrics.record_attempt("random", "x" * room)
     metrics.record_attempt("random", "x" * (room + 1))
     metrics.record_attempt("random", "x" * (room + 10**6))
     assert log.names() == ["source_attempted"] * 2 + ["events_dropped"] * 2
@@ -324,6 +326,169 @@ def test_a_segment_is_looked_at_once_a_second(
     assert [looks_for(seconds) for seconds in (0, 0.5, 0.5, 0, 0.999, 0.001)] == [0, 0, 1, 0, 0, 1]
 
 
+class Monotonic:
+    """The clock that tries are timed by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
+    return Monotonic(monkeypatch)
+
+
+# --------------------------------------------------------------------------------------
+# The length of a segment
+
+#: The bytes of an event of no result, while numbers have one digit.
+BARE = len(
+    '{"event":"source_attempted","timestamp":"2026-01-01T00:00:00.000000Z","level":"info",'
+    '"proc":"aaaaaaaaaaaa","seq":1,"rank":null,"scheme":"","policy":"p","result":""}\n'
+)
+
+
+def put(size: int) -> None:
+    """Log an event of so many bytes."""
+    metrics.record_attempt("p", "x" * (size - BARE))
+
+
+def fill_up(log: Log, size: int = 2000) -> None:
+    """Log an event that ends where the first segment may end."""
+    enable_metrics()
+    put(size - log.segments()[0].stat().st_size)
+
+
+@pytest.fixture
+def short(log: Log, monkeypatch: pytest.MonkeyPatch) -> Log:
+    """The log of segments of 2,000 bytes."""
+    monkeypatch.setenv("MX_METRICS_SEGMENT_BYTES", "2000")
+    return log
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_segment_is_filled_to_its_last_byte(more: int, short: Log) -> None:
+    enable_metrics()
+    put(500)
+    put(2000 - short.segments()[0].stat().st_size + more)
+    assert len(short.segments()) == 1 + more
+    put(200)
+    assert len(short.segments()) == 2
+
+
+def test_a_line_that_is_as_long_as_a_segment_fills_one(short: Log) -> None:
+    put(5000)
+    put(200)
+    header = len(short.segments()[0].read_bytes().splitlines(keepends=True)[0])
+    assert short.segments()[0].stat().st_size == header + 5000
+    assert len(short.segments()) == 2
+
+
+class Away:
+    """Puts a file in the place of the directory, and the directory back."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._elsewhere = directory.with_name("elsewhere")
+
+    def __enter__(self) -> Away:
+        self._directory.rename(self._elsewhere)
+        self._directory.write_text("")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._directory.unlink()
+        self._elsewhere.rename(self._directory)
+
+
+def test_a_segment_that_cannot_be_followed_goes_on_to_twice_its_length(
+    short: Log, clock: Clock, tries: Monotonic, caplog: Any
+) -> None:
+    fill_up(short)
+    with Away(short.directory):
+        put(700)
+        put(1300)
+        assert len(caplog.messages) == 1
+        assert "Not a directory" in caplog.messages[0]
+        put(BARE)
+    for _ in range(2):
+        put(BARE)
+        tries.now += 0.9375
+    assert [path.stat().st_size for path in short.segments()] == [4000]
+    tries.now += 0.0625
+    put(BARE)
+    assert len(short.events("source_attempted")) == 4
+    assert len(short.segments()) == 2
+    assert short.dropped() == {"unavailable": 3}
+    assert len(caplog.messages) == 1
+    short.check_books()
+
+
+def test_it_is_followed_as_soon_as_it_can_be(short: Log, clock: Clock, tries: Monotonic) -> None:
+    fill_up(short)
+    with Away(short.directory):
+        put(300)
+        clock.now += 10**9
+        put(300)
+    put(300)
+    assert [path.stat().st_size for path in short.segments()] == [2900]
+    clock.now += 10**9
+    put(300)
+    put(300)
+    assert len(short.segments()) == 2
+    clock.now += 10**9
+    put(300)
+    assert len(short.segments()) == 2
+    assert not short.dropped()
+    short.check_books()
+
+
+def test_what_is_too_long_for_twice_a_segment_is_dropped_and_what_is_not_goes_on(
+    short: Log, clock: Clock, tries: Monotonic
+) -> None:
+    fill_up(short)
+    with Away(short.directory):
+        put(2001)
+        put(2000)
+    tries.now += 1.0
+    put(300)
+    assert [len(result) + BARE for result in results(short)][1:] == [300]
+    assert short.dropped() == {"unavailable": 2}
+
+
+def test_a_directory_that_cannot_be_had_is_said_once_and_tried_each_second(
+    log: Log, tries: Monotonic, caplog: Any
+) -> None:
+    log.directory.write_text("")
+    assert enable_metrics() is True
+    assert len(caplog.messages) == 1
+    assert "Not a directory" in caplog.messages[0]
+    put(200)
+    log.directory.unlink()
+    for _ in range(2):
+        put(200)
+        tries.now += 0.9375
+    assert not log.directory.exists()
+    tries.now += 0.0625
+    put(200)
+    assert len(log.events("source_attempted")) == 1
+    assert log.dropped() == {"unavailable": 3}
+    assert len(caplog.messages) == 1
+    log.check_books()
+
+
+def test_a_header_says_that_there_are_no_locks(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of the operating system is replaced: none that is at hand gives it."""
+
+    def unsupported(_fd: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    enable_metrics()
+    assert log.lines()[0]["locked"] is False
+
+
 # --------------------------------------------------------------------------------------
 # A segment that others touch
 
@@ -431,8 +596,90 @@ def test_whatever_needs_the_lock_waits_for_the_thread_that_has_it(
     assert log.dropped() == ({"unencodable": 1} if what == "a drop" else {})
 
 
+def test_a_child_of_a_fork_that_python_was_not_told_of_logs_for_itself(log: Log) -> None:
+    metrics.record_attempt("parent", "before")
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        try:
+            metrics.record_attempt("child", "x")
+        finally:
+            os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    metrics.record_attempt("parent", "after")
+    procs: dict[str, list[str]] = {}
+    for event in log.events():
+        procs.setdefault(event["proc"], []).append(event["policy"])
+    assert sorted(procs.values()) == [["child"], ["parent", "parent"]]
+
+
+# --------------------------------------------------------------------------------------
+# What cannot be logged
+
+
+def test_what_a_failure_of_our_own_keeps_from_the_log_is_counted(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics.record_attempt("random", "first")
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Stream, "_put", fail)
+        for _ in range(3):
+            metrics.record_attempt("random", "lost")
+        sink.drop("unencodable")
+    with monkeypatch.context() as patched:
+        patched.setattr(Stream, "_locked", fail)
+        for _ in range(2):
+            sink.drop("too_long")
+    metrics.record_attempt("random", "last")
+    assert results(log) == ["first", "last"]
+    assert log.dropped() == {"unencodable": 4, "too_long": 2}
+    log.check_books()
+
+
+def test_what_was_dropped_for_two_reasons_is_reported_for_each(log: Log, disk: Disk) -> None:
+    disk.room = 0
+    metrics.record_attempt("random", "lost")
+    sink.drop("too_long")
+    sink.drop("too_long")
+    disk.room = None
+    sink.drop("unencodable")
+    assert log.dropped() == {"no_space": 1, "too_long": 2, "unencodable": 1}
+    metrics.record_attempt("random", "last")
+    assert len(log.events("events_dropped")) == 3
+    log.check_books()
+
+
+def test_close_to_the_recursion_limit_each_event_is_logged_or_counted(short: Log) -> None:
+    returned = 0
+
+    def descend() -> None:
+        nonlocal returned
+        try:  # noqa: SIM105 - it would be a call
+            descend()
+        except RecursionError:
+            pass
+        try:
+            metrics.record_attempt("deep", "x" * 300)
+            returned += 1
+        except RecursionError:  # there was no room to call it at all
+            pass
+
+    descend()
+    metrics.record_attempt("last", "x")
+    events = short.events("source_attempted")
+    assert len(events) + sum(short.dropped().values()) == returned + 1
+    assert len(short.segments()) > 100
+    short.check_books()
+
+
 # --------------------------------------------------------------------------------------
 # The limit
+
+#: Bytes that our files may take in the tests of the limit.
+MOST = 100_000
 
 
 def _fill(directory: Path, size: int) -> Path:
@@ -503,6 +750,66 @@ def test_at_the_limit_the_full_segment_is_let_go_and_drops_are_counted(
     assert kept + len(log.events("source_attempted")) + log.dropped()["limit"] == recorded
     used = {line["seq"] for line in [*seen, *log.lines()]}  # the newest's first are in both
     assert used == set(range(len(used)))
+
+
+@pytest.mark.parametrize(
+    ("size", "logged", "told"),
+    [
+        (MOST - 1, 1, 0),
+        (MOST, 0, 1),
+        (MOST + MOST // 32 - 1, 0, 1),
+        (MOST + MOST // 32, 0, 0),
+    ],
+    ids=["below", "at", "a little past", "past"],
+)
+def test_at_the_limit_a_new_writer_tells_of_its_drops_alone(
+    size: int, logged: int, told: int, log: Log, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("MX_METRICS_MAX_BYTES", str(MOST))
+    ballast = _fill(log.directory, size)
+    enable_metrics()
+    assert len(caplog.messages) == 1 - logged
+    assert all(f"{MOST} bytes" in message for message in caplog.messages)
+    metrics.record_nixl_receive("empty")
+    assert len(caplog.messages) == 1 - logged
+    ballast.unlink()
+    assert (len(log.events("nixl_received")), log.dropped()["limit"]) == (logged, told)
+    assert len(log.segments()) == logged + told
+
+
+def test_drops_are_told_of_as_they_become_more_by_a_quarter(
+    log: Log, monkeypatch: pytest.MonkeyPatch, tries: Monotonic
+) -> None:
+    monkeypatch.setenv("MX_METRICS_MAX_BYTES", str(MOST))
+    ballast = _fill(log.directory, MOST)
+    ballast = ballast.rename(ballast.with_name(f".{ballast.name}"))
+    told = []
+    for _ in range(15):
+        metrics.record_nixl_receive("empty")
+        told.append(log.dropped()["limit"])
+    assert told == [1, 2, 3, 4, 4, 6, 6, 8, 8, 8, 11, 11, 11, 14, 14]
+    ballast.unlink()
+    tries.now += 1.0
+    metrics.record_nixl_receive("empty")
+    assert log.dropped() == {"limit": 15}
+    assert len(log.events("nixl_received")) == 1
+    assert len(log.segments()) == 1
+    log.check_books()
+
+
+def test_where_all_was_removed_at_the_limit_a_new_segment_is_made(
+    log: Log, monkeypatch: pytest.MonkeyPatch, clock: Clock, tries: Monotonic
+) -> None:
+    monkeypatch.setenv("MX_METRICS_MAX_BYTES", str(MOST))
+    _fill(log.directory, MOST)
+    metrics.record_nixl_receive("empty")
+    for path in log.directory.iterdir():
+        path.unlink()
+    tries.now += 1.0
+    clock.now += 10**9
+    metrics.record_nixl_receive("complete")
+    assert len(log.events("nixl_received")) == 1
+    assert not log.dropped()
 
 
 #: Drops events, and dies at once.

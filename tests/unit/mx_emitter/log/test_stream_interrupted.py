@@ -13,6 +13,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 
 import pytest
@@ -184,6 +185,13 @@ def descriptors() -> set[int]:
     return {number for number in found if os.path.exists(f"/proc/self/fd/{number}")}
 
 
+def close_unknown(used: set[int]) -> None:
+    """One that was opened as the handler raised is known to nobody."""
+    assert sink.stream is not None
+    for number in descriptors() - used - {sink.stream._fd}:
+        os.close(number)
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_what_the_handler_raises_passes_and_the_log_goes_on(scenario: str, rotating: Log) -> None:
     raised = 0
@@ -203,10 +211,7 @@ def test_what_the_handler_raises_passes_and_the_log_goes_on(scenario: str, rotat
         assert raised == moment + 1
         long_event("last")
         long_event("last")
-        # One that was opened at that moment is known to nobody.
-        assert sink.stream is not None
-        for number in descriptors() - used - {sink.stream._fd}:
-            os.close(number)
+        close_unknown(used)
         found = [policy for policy in attempts(whole(rotating)) if policy != "before"]
         assert found in (["outer", "last", "last"], ["last", "last"]), moment
         check(rotating, scenario, moment)
@@ -251,3 +256,44 @@ def test_a_child_that_the_handler_forks_leaves_its_parents_log_alone(
         assert sorted(os.listdir(rotating.directory)) == sorted(
             path.name for path in rotating.segments()
         ), moment
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_at_the_limit_no_drop_is_lost_nor_told_twice(
+    before: int, raises: bool, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the handler interrupts may be dropped or not; one of a handler in the middle of an
+    opening or a telling may be logged. After five drops, a sixth is not told at once."""
+    monkeypatch.setenv("MX_METRICS_MAX_BYTES", "100000")
+    ballast = log.directory / ".events-aaaaaaaaaaaa-0.jsonl"
+
+    def fill() -> None:
+        log.directory.mkdir()
+        with ballast.open("wb") as file:
+            file.truncate(100_000)
+        for _ in range(before):
+            long_event("before")
+
+    def act() -> None:
+        if raises:
+            raise KeyboardInterrupt
+        long_event("inner")
+
+    def outer() -> None:
+        with suppress(KeyboardInterrupt):
+            long_event("outer")
+
+    used = descriptors()
+    for moment in moments(log, fill, act, outer):
+        ballast.unlink()
+        if sink.stream is not None:
+            sink.stream._next_try = 0.0
+        long_event("last")
+        long_event("last")
+        close_unknown(used)
+        found = attempts(log)
+        assert found[-2:] == ["last", "last"]
+        met = len(found) - 2 + log.dropped()["limit"] - before
+        assert met in ((0, 1) if raises else (2,)), moment
+        log.check_books()

@@ -21,6 +21,34 @@ def dir_fd(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
+def test_before_the_first_listing_there_is_nothing():
+    scan = Scan()
+    assert (scan.segments, scan.others_bytes, scan.foreign_db_files) == ({}, 0, 0)
+
+
+def test_what_did_not_change_is_not_sorted_out_again(tmp_path, dir_fd, monkeypatch):
+    (tmp_path / FIRST).write_bytes(b"")
+    scan = Scan()
+    scan.refresh(dir_fd)
+    monkeypatch.setattr(scan, "_sort_out", None)
+    assert not scan.refresh(dir_fd)
+    assert list(scan.segments) == [FIRST]
+
+
+def test_a_file_that_goes_while_the_directory_is_listed_has_no_size(tmp_path, dir_fd, monkeypatch):
+    (tmp_path / SNAPSHOT_NAME).write_bytes(b"12")
+    (tmp_path / LOCK_NAME).write_bytes(b"1")
+    scan = Scan()
+
+    def sort_out(entries, real=scan._sort_out):
+        real(entries)
+        (tmp_path / SNAPSHOT_NAME).unlink()
+
+    monkeypatch.setattr(scan, "_sort_out", sort_out)
+    scan.refresh(dir_fd)
+    assert scan.others_bytes == 1
+
+
 def test_a_listing_says_whether_something_changed(tmp_path, dir_fd):
     scan = Scan()
     assert scan.refresh(dir_fd), "the first one"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from mx_exporter.core.fold import Fold
 from mx_exporter.directory import reading
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
-from mx_exporter.directory.settling import NEVER, Settling
+from mx_exporter.directory.settling import NEVER, SETTLE_SECONDS, Settling
 from tests.support import Lines
 from tests.support.folding import whole_page
 from tests.support.writers import Writer
@@ -44,8 +46,14 @@ def clock() -> Clock:
 
 
 def follower_of(directory: Path, clock: Clock) -> Follower:
-    """A follower that wants two looks, a second apart."""
-    return Follower(str(directory), Fold(CATALOG), settle_seconds=1.0, clock=clock, wait=clock.wait)
+    """A follower that wants two looks, as far apart as in a live exporter: a second."""
+    return Follower(
+        str(directory),
+        Fold(CATALOG),
+        settle_seconds=SETTLE_SECONDS,
+        clock=clock,
+        wait=clock.wait,
+    )
 
 
 @pytest.fixture
@@ -303,16 +311,70 @@ def test_a_process_that_nobody_saw_alive_is_gone_a_second_later(
     assert (follower.finished, follower.writers_alive, follower.fold.state.gone) == (2, 0, 1)
 
 
+def test_a_copy_of_an_older_segment_of_a_process_that_ended_settles_too(
+    follower: Follower, clock: Clock, tmp_path: Path
+) -> None:
+    """That the process held another segment is over: its log may be on its way by now."""
+    with Writer(tmp_path) as writer:
+        writer.rotate()
+        older = writer.path.with_name(f"events-{writer.lines.proc}-0.jsonl")
+        text = older.read_bytes()
+        older.unlink()
+        follower.drain()
+    follower.drain()
+    assert follower.finished == 1
+    older.write_bytes(text[:-20])
+    follower.drain()
+    assert follower.finished == 1
+    append(older, text[-20:])
+    follower.drain()
+    clock.now += 1.0
+    follower.drain()
+    assert follower.finished == 2
+    assert not follower.fold.state.rejected
+
+
+def test_a_lock_says_nothing_of_a_writer_without_locks(
+    follower: Follower, clock: Clock, tmp_path: Path
+) -> None:
+    """It is of whoever copies: it was seen before the header said that the writer has none."""
+    log = Lines("cccccccccccc")
+    path = copy_of(tmp_path)
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        follower.drain()
+    text = log.header(0, locked=False) + log(ATTEMPT[0], **ATTEMPT[1])
+    append(path, text[:-20])
+    log.segment(tmp_path, 1, [], locked=False)
+    follower.drain()
+    assert (follower.finished, follower.settles_in) == (0, 1.0)
+    append(path, text[-20:])
+    follower.drain()
+    clock.now += 1.0
+    follower.drain()
+    assert (follower.finished, attempts(follower)) == (1, 1)
+
+
 # --------------------------------------------------------------------------------------
 # The first drain and the last
 
 
-@pytest.mark.parametrize("age", [0, 9])
-def test_the_first_drain_waits_for_the_second_look(age: int, tmp_path: Path, clock: Clock) -> None:
+@pytest.fixture
+def today(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The system's clock, which stands still."""
+    today = 1_800_000_000.0
+    monkeypatch.setattr(time, "time", lambda: today)
+    return today
+
+
+@pytest.mark.parametrize("age", [-3600, 0, 9.75])
+def test_the_first_drain_waits_for_the_second_look(
+    age: float, tmp_path: Path, clock: Clock, today: float
+) -> None:
     """The exporter before it had finished that: without it, counters would fall."""
     path = copy_of(tmp_path)
     path.write_bytes(text_of_segment()[:-20])
-    os.utime(path, (path.stat().st_mtime - age,) * 2)
+    os.utime(path, (today - age,) * 2)
     started = follower_of(tmp_path, clock)
     started.drain()
     assert clock.waited == [1.0]
@@ -322,12 +384,12 @@ def test_the_first_drain_waits_for_the_second_look(age: int, tmp_path: Path, clo
     assert (started.finished, clock.waited) == (1, [1.0])
 
 
-def test_the_first_drain_waits_for_nothing_that_was_written_long_ago(
-    tmp_path: Path, clock: Clock
+def test_the_first_drain_waits_for_nothing_that_was_written_ten_seconds_ago(
+    tmp_path: Path, clock: Clock, today: float
 ) -> None:
     path = copy_of(tmp_path)
     path.write_bytes(text_of_segment()[:-20])
-    os.utime(path, (path.stat().st_mtime - 11,) * 2)
+    os.utime(path, (today - 10,) * 2)
     started = follower_of(tmp_path, clock)
     started.drain()
     assert (started.finished, clock.waited) == (1, [])
@@ -371,11 +433,14 @@ def test_an_end_settles_at_once(follower: Follower, tmp_path: Path) -> None:
 def test_an_end_cuts_the_wait_short() -> None:
     settling = Settling(3600.0)
     settling.due = 3600.0
-    waiting = threading.Thread(target=settling.wait, daemon=True)
-    waiting.start()
-    settling.settle_at_once()
-    waiting.join(60.0)
-    assert not waiting.is_alive()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(settling.wait)
+        settling.settle_at_once()
+        waiting.result(60.0)
+
+
+def test_before_the_first_drain_nothing_is_due(tmp_path: Path, clock: Clock) -> None:
+    assert follower_of(tmp_path, clock).settles_in == NEVER
 
 
 # --------------------------------------------------------------------------------------
