@@ -5,6 +5,7 @@ One sink serves the process. It is what the structlog logger wraps.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 
@@ -107,10 +108,9 @@ class Sink:
         if not settings.enabled:
             self.off = True
             return None
-        if self._settings is None:
-            for doubt in doubts(os.environ, OF_EMITTER):
-                warn_once.say(doubt, doubt)
-        self._settings = settings
+        first, self._settings = self._settings is None, settings
+        if first:  # and never in a child that is forked meanwhile: an import may be under way
+            self._say_doubts()
         if not self._watching_forks:
             self._watching_forks = True
             os.register_at_fork(after_in_child=self._after_fork)
@@ -125,6 +125,11 @@ class Sink:
                 self.stream = stream
         self.msg = self.stream.emit
         return self.stream
+
+    def _say_doubts(self) -> None:
+        with contextlib.suppress(Exception):  # close to the recursion limit
+            for doubt in doubts(os.environ, OF_EMITTER):
+                warn_once.say(doubt, doubt)
 
     def _take_rank(self, rank: object) -> None:
         said = as_rank(rank)
