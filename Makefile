@@ -13,7 +13,7 @@ SOAK_SECONDS ?= 3600
 TORCH  ?= torch==2.13.0
 CLIENT ?= modelexpress==0.7.0
 
-.PHONY: help demo test test-client bench soak mutants lint docs dist tools clean
+.PHONY: help demo test test-client test-pythons bench soak mutants lint docs dist tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make bench   the table of docs/performance.md, in ten minutes (ARGS=\"--json FILE\")"
 	@echo "make soak    eight ranks at 2,000 events/s for SOAK_SECONDS=3600"
 	@echo "make test-client   the real client's code, in an environment with torch"
+	@echo "make test-pythons  emitter and core with each other Python that is here"
 	@echo "make mutants faults that no test notices, by module (ARGS=ledger: of one)"
 	@echo "make lint    ruff and mypy"
 	@echo "make dist    a wheel and an sdist in dist/, the same bytes each time"
@@ -43,6 +44,9 @@ bench: $(VENV)/.bench
 soak: $(VENV)/.test
 	SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 \
 	  tests/system/crash/test_soak.py $(ARGS)
+
+test-pythons: $(VENV)/.test
+	@$(BIN)/python -m tests.support.pythons
 
 test-client: $(VENV)/.test $(VENV)-client/.made
 	$(BIN)/python -m pytest tests/system/client $(ARGS)
@@ -75,7 +79,7 @@ tools: $(VENV)/.test
 	@$(MAKE) -s $(VENV)-dist/.made || echo "twine: could not be brought" >&2
 
 clean:
-	rm -rf $(VENV) $(VENV)-client $(VENV)-dist build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 # The stamps keep the second run quick.
 $(VENV)/.exporter: pyproject.toml | $(VENV)/bin/python

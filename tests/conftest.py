@@ -32,6 +32,10 @@ hypothesis.settings.register_profile(
     "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("suite")
+# For what was tried well with another Python. A test that wants more examples takes a multiple.
+hypothesis.settings.register_profile(
+    "few", hypothesis.settings.get_profile("suite"), max_examples=10
+)
 
 #: Modules whose tests share something costly: one worker runs all tests of such a module.
 TOGETHER = (

@@ -18,6 +18,7 @@ import pytest
 from mx_log.schema import VERSION
 from tests import support
 from tests.support import serving
+from tests.support.pythons import SUPPORTED, find_python
 
 EMITTER = support.ROOT / "emitter" / "mx_emitter"
 LOG = support.ROOT / "emitter" / "mx_log"
@@ -217,14 +218,14 @@ def test_the_version_is_one(bare_venv: Path, spawn: support.Spawner) -> None:
 
 def oldest_python() -> str:
     """An interpreter of the oldest release that is supported, if the machine has one."""
-    if sys.version_info[:2] == (3, 10):
-        return sys.executable
-    found = [shutil.which("python3.10"), *Path.home().glob(".pyenv/versions/3.10.*/bin/python3.10")]
-    for path in filter(None, found):
-        # A version manager's shim is on the path even when it leads nowhere.
-        if "shims" not in str(path):
-            return str(path)
-    return str(support.leave_out("needs a Python 3.10"))
+    oldest = SUPPORTED[0]
+    return find_python(oldest) or str(support.leave_out(f"needs a Python {oldest}"))
+
+
+def test_a_python_that_is_not_there_is_not_found() -> None:
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert find_python(own) == sys.executable
+    assert find_python("3.99") is None
 
 
 @pytest.mark.long

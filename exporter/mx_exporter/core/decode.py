@@ -19,7 +19,7 @@ from mx_log.schema import ANY, INTEGER, LOADS, NUMBER, OPTIONAL_TEXT, TEXT, TIME
 
 #: Why a line can be rejected. A rejected line is counted by reason and skipped.
 REASONS = {
-    "not_json": "the line is not JSON",
+    "not_json": "the line is not JSON, or nested deeper than 256 levels",
     "not_object": "the line is JSON, but not an object",
     "wrong_type": "a key that every line carries, or a field of the event, has the wrong type",
     "too_long": "the line is longer than 1 MiB",
@@ -116,6 +116,16 @@ _EXPECTED = {
 _PADDING = b"\0 \t\r\n"
 _PADDED = re.compile(rb"\A(?:\xef\xbb\xbf|[\0 \t\r\n])+")
 
+#: Deepest nesting of a line. How deep the decoder itself can go differs between releases of Python,
+#: and the same log must give the same everywhere. The emitter nests less than 20 levels.
+MAX_DEPTH = 256
+
+#: Stands for a line that is nested deeper.
+_TOO_DEEP = b"nested too deep"
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKET = re.compile(rb"[\[\]{}]")
+
 #: Where msgspec says the fault lies: a key at the top, or one that is missing there.
 _FAULT = re.compile(r"`\$\.(\w+)|missing required field `(\w+)`")
 
@@ -140,6 +150,9 @@ class Decoder:
     def decode(self, lines: Iterable[bytes]) -> list[Event | Rejected]:
         """Decode lines, each without its newline, in order; blank lines are left out."""
         filled = list(filter(None, lines))
+        # Each level takes two characters. No longer line: nothing more to look at.
+        if max(map(len, filled), default=0) > 2 * MAX_DEPTH:
+            filled = [_TOO_DEEP if _is_too_deep(line) else line for line in filled]
         left = iter(filled)
         found: list[Any] = []
         clean = True
@@ -162,6 +175,10 @@ class Decoder:
 
     def _decode_odd(self, line: bytes) -> Event | Rejected | None:
         """A line that is not just one of the schema's events."""
+        if line is _TOO_DEEP:
+            return Rejected(
+                "not_json", f"the line is nested deeper than {MAX_DEPTH} levels", *NOBODY
+            )
         bare = _PADDED.sub(b"", line, count=1).rstrip(_PADDING)
         if not bare:
             return None
@@ -218,6 +235,17 @@ class Decoder:
         given, expected = _named(found.timestamp), _EXPECTED["timestamp"]
         detail = f'"timestamp" of {name_of(found)[:80]} is {given}; expected {expected}'
         return Rejected("wrong_type", detail, found.proc, found.seq)
+
+
+def _is_too_deep(line: bytes) -> bool:
+    if len(line) <= 2 * MAX_DEPTH or line.count(b"[") + line.count(b"{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", line)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def ended(found: Event | Rejected) -> Event | Rejected:

@@ -72,6 +72,7 @@ def in_use() -> tuple[int, int]:
     return tracemalloc.get_traced_memory()[0], sys.getallocatedblocks()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("traced")
 def test_events_of_known_shapes_leave_nothing_behind() -> None:
     fold, log = Fold(CATALOG), Lines(step=1e-4)

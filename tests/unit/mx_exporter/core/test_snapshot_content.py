@@ -134,6 +134,7 @@ def changed(content: dict[str, Any], path: Path, change: Callable[[Any], Any]) -
     return found
 
 
+@pytest.mark.long
 def test_each_change_of_a_value_is_refused_or_can_be_shown() -> None:
     content = content_of(some_snapshot())
     by_kind = {kind(path): path for path in places(content)}
@@ -158,6 +159,7 @@ def test_each_change_of_a_value_is_refused_or_can_be_shown() -> None:
     assert min(outcomes.values()) > 50, outcomes
 
 
+@pytest.mark.long
 def test_without_the_seal_each_change_is_refused() -> None:
     data = some_snapshot()
     seal, _, body = data.partition(b"\n")
@@ -170,6 +172,7 @@ def test_without_the_seal_each_change_is_refused() -> None:
                     snapshot_codec.load(CATALOG, seal + b"\n" + other)
 
 
+@pytest.mark.long
 def test_each_byte_of_format_1_is_good_or_refused_or_can_be_shown() -> None:
     data, rng = FORMAT_1.read_bytes(), random.Random(1)
     for _ in range(150):
