@@ -120,6 +120,7 @@ class Demo:
                 POD_NAME=pod,
                 POD_NAMESPACE="demo",
                 NODE_NAME=node,
+                TMPDIR=str(self.home),  # what a rank that is killed leaves there goes with it
             ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
