@@ -23,6 +23,10 @@ class BindError(MxError):
     """The endpoint's port could not be had. Trying again would not help."""
 
 
+class PortInUse(BindError):
+    """Another program has the port."""
+
+
 class UsageError(MxError):
     """The command was used wrongly: a bad value, or a log that is not there."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..config import Listen
-from ..errors import BindError
+from ..errors import BindError, PortInUse
 
 
 def bind(listen: Listen) -> list[socket.socket]:
@@ -28,7 +28,8 @@ def bind(listen: Listen) -> list[socket.socket]:
     except UnicodeError:
         raise BindError(f"cannot listen on {listen}: that is no host name") from None
     except OSError as error:
-        raise BindError(f"cannot listen on {listen}: {cause_of(error)}") from error
+        kind = PortInUse if error.errno == errno.EADDRINUSE else BindError
+        raise kind(f"cannot listen on {listen}: {cause_of(error)}") from error
 
 
 def _bind_all(port: int) -> socket.socket:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Iterable
 from typing import Any
@@ -17,9 +18,9 @@ from typing import Any
 from ..config import SOURCE_ID_WARNING, Settings
 from ..core.builtin import CATALOG
 from ..directory.maintenance import Maintenance
-from ..errors import MxError
+from ..errors import MxError, PortInUse
 from ..http.app import Endpoint
-from ..http.listener import bind_and_serve, bind_endpoint, serve_endpoint
+from ..http.listener import BoundEndpoint, bind_and_serve, bind_endpoint, serve_endpoint
 from ..log_setup import log_to_stderr
 from .pipeline import Pipeline
 from .scheduler import Scheduler
@@ -31,6 +32,9 @@ _LAST_DRAIN_SECONDS = 0.25
 
 #: Seconds that the shipping of what was drained has at the end; they begin with the signal.
 _LAST_SHIPPING_SECONDS = 0.3
+
+#: Seconds in which an exporter that serves owns a directory that comes, if nobody else does.
+_CLAIM_SECONDS = 5.0
 
 #: The same beside an engine; what is left in the directory is read before, within the first.
 _ENGINE_DRAIN_SECONDS, _ENGINE_SHIPPING_SECONDS = 2.0, 1.5
@@ -65,8 +69,9 @@ async def _run(settings: Settings, maintenance: Maintenance, beside_engine: bool
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     loop.set_exception_handler(_log_in_one_line)
     await _stand_by(settings, maintenance, stop)
+    bound = None if beside_engine else await _bind(settings, maintenance, stop)
     if beside_engine or not stop.is_set():
-        await _serve(settings, maintenance, stop, beside_engine)
+        await _serve(settings, maintenance, stop, bound, beside_engine=beside_engine)
 
 
 async def _stand_by(settings: Settings, maintenance: Maintenance, stop: asyncio.Event) -> None:
@@ -81,17 +86,63 @@ async def _stand_by(settings: Settings, maintenance: Maintenance, stop: asyncio.
         retry,
     )
     while not stop.is_set() and ownership.claim() == "standby":
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(stop.wait(), retry)
+        await _wait(stop, retry)
     if not stop.is_set():
         logger.info("taking over")
 
 
+async def _bind(
+    settings: Settings, maintenance: Maintenance, stop: asyncio.Event
+) -> BoundEndpoint | None:
+    """Bind the endpoint.
+
+    Where there is no directory that could be owned, the port may be another exporter's that waits
+    for the same one. Then stand by, and tell once the directory is there.
+
+    :raises BindError: the port could not be had, and is none of another exporter's.
+    """
+    ownership, retry = maintenance.ownership, settings.bind_retry_secs
+    told = False
+    while not stop.is_set():
+        try:
+            return bind_endpoint(settings)
+        except PortInUse as error:
+            if settings.directory.objection() is not None or ownership.state != "waiting":
+                raise
+            if not told:
+                told = True
+                logger.warning(
+                    "standing by: there is no %s yet (%s), and %s; if that is another exporter of "
+                    "it, this one takes over when it ends; trying every %g s",
+                    ownership.directory,
+                    ownership.reason,
+                    error,
+                    retry,
+                )
+        # The other one is to own the directory first, or it would be served by one and owned by
+        # the other.
+        there = os.path.isdir(ownership.directory)
+        await _wait(stop, max(retry, _CLAIM_SECONDS) if there else retry)
+        if there and not stop.is_set():
+            await _stand_by(settings, maintenance, stop)
+    return None
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    """Wait so long, or until the end."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+
+
 async def _serve(
-    settings: Settings, maintenance: Maintenance, stop: asyncio.Event, beside_engine: bool
+    settings: Settings,
+    maintenance: Maintenance,
+    stop: asyncio.Event,
+    bound: BoundEndpoint | None,
+    *,
+    beside_engine: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
-    bound = None if beside_engine else bind_endpoint(settings)
     pipeline = Pipeline(CATALOG, settings, maintenance, lambda: scheduler.wake_soon())
     scheduler = Scheduler(pipeline)
     if settings.source_id_label:

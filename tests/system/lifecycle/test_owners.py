@@ -113,6 +113,58 @@ def test_a_standby_binds_nothing_and_ends_on_sigterm(
     assert owner.get().sample(ATTEMPTS) == 20
 
 
+#: As often as can be asked for.
+SOON = {**SMALL, "MX_METRICS_BIND_RETRY_SECS": "1"}
+
+
+@pytest.mark.long
+def test_of_two_that_start_before_the_directory_is_there_one_stands_by(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    owner = start(spawn, log)
+    standby = spawn.python(*serve_command(log, owner.port)[1:], env=SOON)
+    support.wait_until(lambda: "standing by: there is no" in standby.error_output)
+    fill(log, "aaaaaaaaaaaa", 1)
+    named = f"owned by another exporter, process {owner.process.pid} on {socket.gethostname()}"
+    support.wait_until(lambda: named in standby.error_output)
+    assert owner.get().sample('mx_exporter_owner_state{state="owner"}') == 1
+    stop(owner, signal.SIGKILL)
+    successor = serving.Exporter(standby, owner.host, owner.port)
+    support.wait_until(successor.ready)
+    answer = successor.get()
+    assert answer.sample('mx_exporter_owner_state{state="owner"}') == 1
+    assert answer.sample(ATTEMPTS) == 20
+
+
+def test_one_that_stands_by_for_a_directory_takes_over_where_none_ever_came(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    owner = start(spawn, tmp_path / "log")
+    standby = spawn.python(*serve_command(tmp_path / "log", owner.port)[1:], env=SOON)
+    support.wait_until(lambda: "standing by" in standby.error_output)
+    stop(owner, signal.SIGKILL)
+    support.wait_until(serving.Exporter(standby, owner.host, owner.port).ready)
+    assert standby.error_output.count("standing by") == 1
+    standby.send_signal(signal.SIGTERM)
+    assert standby.result() == 0
+
+
+@pytest.mark.long
+def test_one_that_stands_by_beside_a_stranger_fails_once_the_directory_is_there(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        failed = spawn.python(*serve_command(tmp_path / "log", port)[1:], env=SOON)
+        support.wait_until(lambda: "standing by" in failed.error_output)
+        fill(tmp_path / "log", "aaaaaaaaaaaa", 1)
+        assert failed.result() == 1
+    assert failed.error_output.count("the port is in use by another program") == 2
+    owner = start(spawn, tmp_path / "log")
+    assert owner.get().sample('mx_exporter_owner_state{state="owner"}') == 1
+
+
 def test_an_owner_that_cannot_bind_fails_and_lets_go(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:
