@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import re
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from io import FileIO
 from pathlib import Path
 
+from mx_log.files import SNAPSHOT_NAME
 from tests.benchmarks.measuring import AT_MOST, Row, alternating, ratios
 from tests.benchmarks.scraping_parts import (
     HERE,
@@ -35,6 +38,9 @@ SIZES = {8: (0.5, 15, 20), 64: (0.1, 11, 4), 512: (0.015, 7, 1)}
 
 #: Our scrapes in each round.
 SCRAPES = 50
+
+#: Processes of a crash loop, and of a short one.
+KILLED, FEW = 10_000, 8
 
 #: Histogram series of a very large page, and changes before each of which it is scraped.
 HISTOGRAMS, CHANGES = 10_000, 15
@@ -76,6 +82,8 @@ def rows() -> Iterator[Row]:
         yield _flat(ours[max(SIZES)], ours[min(SIZES)])
     with folder() as place:
         yield from _after_a_change(place)
+    with folder() as place:
+        yield _crash_loop(place)
 
 
 def _after_a_change(place: Path) -> Iterator[Row]:
@@ -132,9 +140,56 @@ def _flat(many: Server, few: Server) -> Row:
     )
 
 
+def _crash_loop(place: Path) -> Row:
+    """How a scrape grows with processes that were killed in a load one after the other, each while
+    the exporter ran. Another process lives, and logs an event before each scrape."""
+    with contextlib.ExitStack() as running:
+        sides = []
+        for count in (KILLED, FEW):
+            directory, log = place / f"{count}", Lines()
+            directory.mkdir()
+            path = directory / f"events-{log.proc}-0.jsonl"
+            file = running.enter_context(open(path, "ab", buffering=0))
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(log.header())
+            server = running.enter_context(serving(exporter(directory, "--retain-seconds", "0")))
+            lives("killed", count, directory)
+            until(lambda: _gone(server) == count and _finished(server) <= 256, 120, 0.5)  # noqa: B023
+            sides.append(partial(_changing, server, file, log))
+        mine, others = alternating(*sides, 31)
+        kept = (place / f"{KILLED}" / SNAPSHOT_NAME).stat().st_size
+    return Row(
+        f"a scrape after a change, after {KILLED:,} processes that crashed",
+        f"our own, after {FEW}",
+        ratios(mine, others),
+        "x",
+        AT_MOST,
+        1.2,
+        f"{_took(mine)}; the snapshot has {kept / 1e6:.2f} MB",
+        _took(others),
+    )
+
+
+def _changing(server: Server, file: FileIO, log: Lines) -> float:
+    """What a scrape takes after an event, the median of so many."""
+    taken = []
+    for _ in range(SCRAPES):
+        file.write(log("nixl_received", result="complete"))
+        taken.append(_seconds(server, "text/plain"))
+    return statistics.median(taken)
+
+
 def _finished(server: Server) -> int:
-    found = re.search(rb'^mx_exporter_segments{state="finished"} (\d+)', server.get(), re.MULTILINE)
-    assert found, "the page has no segments"
+    return _gauge(server, 'mx_exporter_segments{state="finished"}')
+
+
+def _gone(server: Server) -> int:
+    return _gauge(server, 'mx_exporter_writers{state="gone"}')
+
+
+def _gauge(server: Server, name: str) -> int:
+    found = re.search(rf"^{re.escape(name)} (\d+)".encode(), server.get(), re.MULTILINE)
+    assert found, f"the page has no {name}"
     return int(found[1])
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from . import snapshot_content as content
 from .catalog import Catalog
-from .ledger import Book
+from .ledger import Book, Closed
 from .load_tracker import LeftLoad, Load, Loads, Outline
 from .series_table import maker
 from .snapshot_seal import seal, unseal
@@ -77,7 +79,7 @@ def dump(
                 )
                 for proc, book in state.books.opened.items()
             },
-            closed={proc: (segments.get(proc, -1), *book) for proc, book in closed.items()},
+            closed=_pack_closed(closed, segments),
             events=state.events,
             refused=state.refused,
             rejected=state.rejected,
@@ -117,6 +119,12 @@ def _opened(data: bytes) -> content.Content:
 
 def _pack_table(table: SeriesByLabels) -> msgspec.Raw:
     return content.encode_table([(labels, series.pack()) for labels, series in table.items()])
+
+
+def _pack_closed(closed: Mapping[str, Closed], segments: Mapping[str, int]) -> content.Closed:
+    ends, refused, skipped, locked = (list(map(itemgetter(n), closed.values())) for n in range(4))
+    last = list(map(segments.get, closed, repeat(-1)))
+    return content.Closed(list(closed), last, ends, refused, skipped, locked)
 
 
 def _pack_loads(loads: Loads) -> content.Loads:
@@ -187,14 +195,13 @@ def _unpack_books(state: State, packed: content.Content) -> dict[str, int]:
         state.lost += book.lost
         state.gone += book.gone
         state.books.put(proc, book)
-    closed, segments = state.books.closed, packed.segments
-    for proc, (n, end, refused, skipped, locked) in packed.closed.items():
-        closed[proc] = (end, refused, skipped, locked)
-        state.logged += end
-        if n >= 0:
-            segments[proc] = n
-    state.gone += len(packed.closed)
-    return segments
+    closed = packed.closed
+    rows = zip(closed.ends, closed.refused, closed.skipped, closed.locked, strict=True)
+    state.books.closed.update(zip(closed.procs, rows, strict=True))
+    state.logged += sum(closed.ends)
+    state.gone += len(closed.procs)
+    last = zip(closed.procs, closed.segments, strict=True)
+    return {**packed.segments, **{proc: n for proc, n in last if n >= 0}}
 
 
 def _unpack_loads(loads: Loads, packed: content.Loads) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
+from operator import add, gt
 from typing import Annotated, Any
 
 import msgspec
@@ -43,8 +44,6 @@ _Sum = Annotated[str, Meta(pattern=rf"\A-?0x[0-9a-f]{{1,{_DIGITS}}}\Z")]
 _Stamp = tuple[_TimestampOrNone, str, _Last]
 _Exemplar = tuple[_Timestamp, _Proc, _Count, float, _Rank | None, str | None]
 _Ranges = list[tuple[_Count, Annotated[int, Meta(ge=1)]]]
-#: See `ledger.Closed`; before it the number of the last segment, or -1 for none.
-Closed = tuple[_Last, Annotated[int, Meta(ge=0)], _Count, _Count, bool]
 _LoadLabels = tuple[_Text, _Text, _Text, _Text]
 
 
@@ -74,6 +73,30 @@ class Book(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False
         if self.gaps and self.gaps[-1][1] == self.end:
             raise ValueError("Expected the highest number to be met")
         if self.refused + self.skipped > self.end - ranges.count(apart):
+            raise ValueError("Expected as many events as became something")
+
+
+class Closed(msgspec.Struct, forbid_unknown_fields=True):
+    """See `ledger.Closed`: a column of each, and of the last segment that is stood for (-1: none).
+
+    There may be very many of them, so no code here goes through them one by one.
+    """
+
+    procs: list[_Proc] = []
+    segments: list[_Last] = []
+    ends: list[Annotated[int, Meta(ge=0)]] = []
+    refused: list[_Count] = []
+    skipped: list[_Count] = []
+    locked: list[bool] = []
+
+    def __post_init__(self) -> None:
+        columns: tuple[list[Any], ...] = msgspec.structs.astuple(self)
+        if len({*map(len, columns)}) > 1:
+            raise ValueError("Expected columns of one length")
+        if len(set(self.procs)) < len(self.procs):
+            raise ValueError("Expected each process in one place")
+        became = map(add, self.refused, self.skipped)
+        if max(self.ends, default=0) > _LARGEST + 1 or any(map(gt, became, self.ends)):
             raise ValueError("Expected as many events as became something")
 
 
@@ -154,7 +177,7 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     #: name -> calls, and the first one's timestamp; format 1 had none.
     calls: dict[_Text, tuple[_Count, _Timestamp]] = {}
     books: dict[_Proc, Book]
-    closed: dict[_Proc, Closed] = {}
+    closed: Closed = msgspec.field(default_factory=Closed)
     events: dict[_Text, _Count]
     refused: dict[_Text, _Count]
     rejected: dict[_Text, _Count]
@@ -163,13 +186,11 @@ class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     last_event: _TimestampOrNone
 
     def __post_init__(self) -> None:
-        for _, end, refused, skipped, _ in self.closed.values():
-            if not refused + skipped <= end <= _LARGEST + 1:
-                raise ValueError("Expected as many events as became something")
-        if self.closed.keys() & (self.books.keys() | self.segments.keys()):
+        closed = set(self.closed.procs)
+        if closed & (self.books.keys() | self.segments.keys()):
             raise ValueError("Expected each process in one place")
         left = {proc for each in self.loads.left for proc in each.ids[::2]} - {""}
-        if not self.books.keys() | self.closed.keys() >= self.loads.open.keys() | left:
+        if not (self.loads.open.keys() | left) - self.books.keys() <= closed:
             raise ValueError("Expected books of each process with a load")
         numbered: Counter[str] = Counter()
         for book in self.books.values():

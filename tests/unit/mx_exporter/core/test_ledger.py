@@ -137,8 +137,10 @@ def seen(state: State) -> Any:
     return books, state.books.gone(), state.books.alive(), len(state.books), whole_page(state)
 
 
-#: What comes next: some lines, or a process is gone.
-STEPS = st.lists(st.one_of(st.integers(1, 6), st.sampled_from(PROCS)), max_size=12)
+#: What comes next: some lines, or a process is gone, or lives after all.
+STEPS = st.lists(
+    st.one_of(st.integers(1, 6), st.tuples(st.sampled_from(PROCS), st.booleans())), max_size=12
+)
 
 
 @settings(max_examples=40)
@@ -150,10 +152,11 @@ def test_a_closed_book_is_as_a_full_one(lines, steps, again):
     left = list(lines)
     for step in [*steps, len(left) + 1]:
         for fold in (closing, full):
-            if isinstance(step, str):
-                fold.writer_gone(step)
-            else:
+            if isinstance(step, int):
                 fold.feed_lines(left[:step])
+            else:
+                proc, gone = step
+                (fold.writer_gone if gone else fold.writer_alive)(proc)
         if isinstance(step, int):
             left = lines if again and not left[step:] else left[step:]
         whole = {
