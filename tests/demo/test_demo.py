@@ -77,6 +77,9 @@ def assert_one_time(log: list[dict[str, Any]]) -> None:
         at = datetime.fromisoformat(event["timestamp"].replace("Z", "+00:00"))
         kind, _, edge = event["event"].rpartition("_")
         key = (kind, event.get("phase") or event.get("step"))
+        # A transfer has no event of its own that it starts with: the choice of its source is it.
+        if event["event"] == "source_selected":
+            open_["transfer", None] = [at]
         if edge == "started" and kind != "process":
             open_.setdefault(key, []).append(at)
         elif edge == "finished" and open_.get(key):
