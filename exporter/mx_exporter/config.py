@@ -159,7 +159,7 @@ class Settings:
         default=10_000,
         metadata=_option(
             parse_at_least_one,
-            "Most series that a family may have; further label sets are refused and counted.",
+            "Most series of a family that are shown: the oldest. The others are counted.",
             "10000",
             flag="--max-series",
             variable="MX_METRICS_MAX_SERIES",

@@ -105,7 +105,7 @@ def _why(catalog: Catalog, event: Event, reason: str) -> str:
     else:
         fields = [family.field for family in catalog.families if name in family.events]
         key = next(filter(None, fields), "")
-    if not key or reason == "series_cap":
+    if not key:
         return f"{name}: {REFUSALS[reason]}"
     shown = msgspec.json.encode(getattr(event, key)).decode()
     value = f" ({shown})" if len(shown) <= 40 else ""

@@ -41,7 +41,7 @@ _PRINTED = 10
     "--max-series",
     callback=parsed(parse_at_least_one),
     metavar="N",
-    help="Most series that a family may have. [default: no limit]",
+    help="Most series of a family that are shown, the oldest. [default: no limit]",
 )
 def replay(
     logs: tuple[str, ...],
@@ -103,6 +103,7 @@ def run(
         outcome.state,
         source_id_label=source_id_label,
         created=created or output == "json",
+        max_series=max_series,
     )
     failed = _print_page(collectors, output)
     if source_id_label:

@@ -6,7 +6,7 @@ how they were split, not on whether some came twice.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,8 +24,8 @@ class Fold:
 
     :param catalog: the events there are, and the families derived from them.
     :param state: the state to go on from, of the same catalogue; None: an empty one.
-    :param max_series: most series of a family. Past it new label sets are refused and counted. It
-        protects a live exporter; without it (a replay) nothing is left out.
+    :param max_series: most series of a family that a page is to show: of those that come past it,
+        some are held (`series_cap`), which bounds memory. None: all are held.
     """
 
     def __init__(
@@ -40,25 +40,8 @@ class Fold:
         self._touched: deque[Handler] = deque()
 
     def fresh(self, state: State) -> Fold:
-        """A fold of the same kind that goes on from another state.
-
-        It goes on counting what the cap refused, too: events that are met again count again.
-        """
-        again = Fold(self.catalog, state, self._cap)
-        again._handlers.take_over_refusals(self._handlers)
-        return again
-
-    def capped(self, *, opt_in: bool = False) -> dict[str, int]:
-        """Families that refused a new label set because of ``max_series``, and how many
-        observations found no series for it.
-
-        Those of series with opt-in labels count where the label is shown: no event is refused
-        for them.
-        """
-        found: Counter[str] = Counter()
-        for name, refused in self._handlers.capped(opt_in=opt_in):
-            found[name] += refused
-        return dict(found)
+        """A fold of the same kind that goes on from another state."""
+        return Fold(self.catalog, state, self._cap)
 
     def targets(self, event: Event) -> Iterator[Target]:
         """The series that an event feeds, each as the family's name and the label values."""

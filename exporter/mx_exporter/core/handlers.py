@@ -115,7 +115,7 @@ ByLabels = tuple[Callable[[Event], Any], dict[object, Handler]]
 class Handlers:
     """The handlers of one fold.
 
-    :param cap: most series that a family may have; None: no limit.
+    :param cap: most series of a family that a page shows; None: no limit.
     """
 
     def __init__(self, catalog: Catalog, state: State, cap: int | None) -> None:
@@ -161,24 +161,6 @@ class Handlers:
                 self._make_room(length)
                 handlers[labels] = handler
         return handler
-
-    def take_over_refusals(self, other: Handlers) -> None:
-        """Go on counting what the cap refused where the handlers of another state left off."""
-        for mine, theirs in ((self._tables, other._tables), (self._details, other._details)):
-            for name, table in mine.items():
-                table.refused, table.capped = theirs[name].refused, theirs[name].capped
-        self._loads.refused = other._loads.refused
-
-    def capped(self, *, opt_in: bool) -> Iterator[tuple[str, int]]:
-        """Families that refused a new label set because of the cap, and how many events found no
-        series for it."""
-        tables = [*self._tables.items(), *(self._details.items() if opt_in else ())]
-        for name, table in tables:
-            if table.capped:
-                yield name, table.refused
-        if self._loads.refused:
-            for name in self._loads.families:
-                yield name, self._loads.refused
 
     def _make_room(self, length: int) -> None:
         """Count one more handler, found by values so long; forget the others if too many."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .catalog import ABANDONED, IN_PROGRESS, Catalog, label_values
+from .series_cap import make_room
 
 #: engine, model, phase, scheme. The phase is empty between phases.
 LoadLabels = tuple[str, str, str, str]
@@ -233,10 +234,10 @@ class Loads:
 
 
 class LoadTable:
-    """The label sets of loads, under the cap that holds for each family of loads.
+    """The label sets of loads, which are bounded as the series of the other families are.
 
     :param loads: where they are noted.
-    :param cap: most label sets; None: no limit.
+    :param cap: most label sets that a page shows; None: no limit.
     """
 
     def __init__(self, catalog: Catalog, loads: Loads, cap: int | None) -> None:
@@ -246,11 +247,8 @@ class LoadTable:
         #: Names of the events that they are derived from.
         self.events = frozenset(event for family in tracking for event in family.events)
         self._labels = tracking[0].labels if tracking else ()
-        self._series = loads.series
-        self._note = loads.note
+        self._loads = loads
         self._cap = cap
-        #: Events that found no room for their label set.
-        self.refused = 0
 
     def labels_of(self, event: Any, *, whole: bool) -> LoadLabels | None:
         """The labels of a ``whole`` load or of a phase; None when the phase is not a known one."""
@@ -266,11 +264,8 @@ class LoadTable:
         engine, model, phase, scheme = values
         return engine, model, phase, scheme
 
-    def note(self, labels: LoadLabels, timestamp: str, events: int) -> bool:
-        """Note labels that so many events named; False when there is no room for them."""
-        full = self._cap is not None and len(self._series) >= self._cap
-        if full and labels not in self._series:
-            self.refused += events
-            return False
-        self._note(labels, timestamp)
-        return True
+    def note(self, labels: LoadLabels, timestamp: str) -> None:
+        """Note labels that an event named."""
+        if labels not in self._loads.series:
+            make_room(self._loads.series, self._cap, str)
+        self._loads.note(labels, timestamp)

@@ -28,7 +28,6 @@ REFUSALS = {
     "negative": "a counter only grows, and the amount is negative",
     "unknown_phase": "the phase is not one that the family knows",
     "unknown_step": "the step is not one that the family knows",
-    "series_cap": "the family has as many series as the exporter was told to hold",
 }
 
 #: Why an event is counted as skipped: the schema does not know it.
@@ -84,11 +83,12 @@ def _is_finite(value: float) -> bool:
 class _TableReducer(Generic[S]):
     """A reducer of one table. The series is found when the first event is accepted."""
 
-    __slots__ = ("_series", "_table")
+    __slots__ = ("_generation", "_series", "_table")
 
     def __init__(self, table: SeriesTable[S]) -> None:
         self._table: SeriesTable[S] = table
         self._series: S | None = None
+        self._generation = 0
 
     def targets(self, event: Event) -> Iterator[Target]:
         labels = self._table.labels_of(event)
@@ -97,13 +97,13 @@ class _TableReducer(Generic[S]):
 
     def _find(self, events: list[Event]) -> S | Refused:
         """The series; or the events with why there is none, which is the same for all of them."""
-        found = self._series
-        if found is None:
-            each = [self._table.find(event) for event in events]
-            first = each[0]
+        found, table = self._series, self._table
+        if found is None or self._generation != table.generation:
+            first = table.find(events[0])
             if isinstance(first, str):
-                return [(event, str(reason)) for event, reason in zip(events, each, strict=True)]
+                return [(event, first) for event in events]
             found = self._series = first
+            self._generation = table.generation
         # What is older may have been refused: only what is accepted brings a series into being.
         if events[0].timestamp < found.created:
             found.created = events[0].timestamp
@@ -213,7 +213,7 @@ class Latest(_TableReducer[series.Latest]):
     candidate has a series of its own. A candidate that published none (null) is never read as 0.
     """
 
-    __slots__ = ("_candidates", "_detail", "_known")
+    __slots__ = ("_candidates", "_detail", "_known", "_known_generation")
 
     def __init__(
         self, table: SeriesTable[series.Latest], detail: SeriesTable[series.Latest], field: str
@@ -222,6 +222,7 @@ class Latest(_TableReducer[series.Latest]):
         self._detail = detail
         self._candidates = attrgetter(field)
         self._known: dict[str, series.Latest] = {}
+        self._known_generation = 0
 
     def apply(self, events: list[Event]) -> Refused:
         return [(event, reason) for event in events if (reason := self._apply(event)) is not None]
@@ -259,6 +260,9 @@ class Latest(_TableReducer[series.Latest]):
         return refused
 
     def _find_detail(self, worker: str, event: Event) -> series.Latest | None:
+        if self._known_generation != self._detail.generation:
+            self._known.clear()
+            self._known_generation = self._detail.generation
         found = self._known.get(worker)
         if found is None or event.timestamp < found.created:
             each = self._detail.find(event, source_worker_id=worker)
@@ -271,9 +275,9 @@ class Latest(_TableReducer[series.Latest]):
 
 
 class TrackLoad:
-    """Keeps track of loads and their phases. Only the cap on series makes it refuse an event.
+    """Keeps track of loads and their phases. It refuses no event.
 
-    :param table: where label sets of loads are noted, under the cap.
+    :param table: where label sets of loads are noted.
     :param event: name of the events that it is applied to.
     :param timed: whether these events say in ``timed`` that a timer logged them.
     :param ended: where ends of loads are left for `Loads.forget`.
@@ -309,8 +313,7 @@ class TrackLoad:
             return ()  # none has a load, or the phase is not a known one
         oldest = events[0].timestamp
         if self._event != "load_phase_finished" and oldest < self._noted:
-            if not self._table.note(labels, oldest, len(events)):
-                return [(event, "series_cap") for event in events]
+            self._table.note(labels, oldest)
             self._noted = oldest
         phase, runs = labels[2], self._event == "load_phase_started"
         for event in events:

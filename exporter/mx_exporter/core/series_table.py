@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from .catalog import HISTOGRAM, LATEST, PRESENCE, SUM, Family, label_values
 from .decode import Event
 from .series import Counted, Latest, Observed, Present, Summed
+from .series_cap import make_room
 from .state import SeriesByLabels
 
 S = TypeVar("S", Present, Counted, Summed, Observed, Latest)
+
+_created: Callable[[Any], str] = attrgetter("created")
 
 
 class SeriesTable(Generic[S]):
     """The series of one family, in a store that belongs to a state.
 
     :param store: label values -> series.
-    :param cap: most series that the store may hold; None: no limit.
+    :param cap: most series that a page shows of them; None: no limit.
     :param opt_in: the labels that show only when asked for are part of the label values.
     """
 
@@ -31,9 +35,8 @@ class SeriesTable(Generic[S]):
         self._store: dict[tuple[str, ...], S] = store  # type: ignore[assignment]
         self._make: Callable[[str], S] = maker(family)
         self._cap = cap
-        #: Times that an event found no series because of the cap.
-        self.refused = 0
-        self.capped = False
+        #: Grows when series are dropped: one that was found before may be among them.
+        self.generation = 0
 
     def labels_of(self, event: Event, **instead: object) -> tuple[str, ...] | str:
         """The label values of an event, or why it has no series.
@@ -50,13 +53,7 @@ class SeriesTable(Generic[S]):
         Parameters as for `labels_of`.
         """
         values = self.labels_of(event, **instead)
-        if isinstance(values, str):
-            return values
-        found = self._at(values, event.timestamp)
-        if found is None:
-            self.refused += 1
-            return "series_cap"
-        return found
+        return values if isinstance(values, str) else self._at(values, event.timestamp)
 
     def make_zeros(self, given: Mapping[str, str], timestamp: str) -> None:
         """Make the zero series of the given labels, one for each value of the others' domains."""
@@ -67,13 +64,12 @@ class SeriesTable(Generic[S]):
         for values in product(*domains):
             self._at(values, timestamp)  # type: ignore[arg-type]
 
-    def _at(self, values: tuple[str, ...], timestamp: str) -> S | None:
-        """The series of these label values, made if need be; None past the cap."""
+    def _at(self, values: tuple[str, ...], timestamp: str) -> S:
+        """The series of these label values, made if need be."""
         found = self._store.get(values)
         if found is None:
-            if self._cap is not None and len(self._store) >= self._cap:
-                self.capped = True
-                return None
+            if make_room(self._store, self._cap, _created):
+                self.generation += 1
             found = self._store[values] = self._make(timestamp)
         elif timestamp < found.created:
             found.created = timestamp

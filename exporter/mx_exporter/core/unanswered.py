@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .catalog import Label
+from .series_cap import is_full
 
 #: The event that the emitter logs for such a call.
 EVENT = "recorder_called"
@@ -30,10 +31,13 @@ class Calls:
         self.by_name: dict[str, tuple[int, str]] = {}
 
     def note(self, events: Iterable[Any], cap: int | None) -> None:
-        """Count calls. With ``cap`` names there are, a further one is counted as `OTHER`."""
+        """Count calls. A name for which there is no room any more is counted as `OTHER`.
+
+        :param cap: as for series (`series_cap`).
+        """
         for event in events:
             name = _NAME.resolve(event.recorder) or ""
-            if cap is not None and len(self.by_name) >= cap and name not in self.by_name:
+            if is_full(self.by_name, cap) and name not in self.by_name:
                 name = OTHER
             self._add(name, 1, event.timestamp)
 

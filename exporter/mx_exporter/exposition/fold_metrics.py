@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from ..core.catalog import Catalog
 from ..core.decode import REASONS
-from ..core.fold import Fold
 from ..core.reducers import REFUSALS
+from ..core.series_cap import SPARE
 from ..core.state import State
 from ..core.unanswered import MOST_SHOWN, OTHER
 from .rows import Row, read_rows, row_collectors
-from .samples import Collector, FamilySamples, seconds
+from .samples import Collector, FamilySamples, hidden_series, seconds
 
 #: Read from every fold's state, live or not.
 STATE_ROWS: tuple[Row[State], ...] = (
@@ -79,21 +80,20 @@ STATE_ROWS: tuple[Row[State], ...] = (
     ),
 )
 
-#: Read from what the series cap cost a live fold: each family's refused observations, or None for
-#: a family that the cap never met.
-CAP_ROWS: tuple[Row[Mapping[str, int | None]], ...] = (
+#: Read from how many series of each family the cap leaves out of the page.
+CAP_ROWS: tuple[Row[Callable[[], Mapping[str, int]]], ...] = (
     Row(
         "mx_exporter_series_capped",
         "gauge",
-        "1 where a family refused a new label set because of the series cap.",
-        lambda refused: {name: int(count is not None) for name, count in refused.items()},
+        "1 where a family has more series than the series cap: the page shows the oldest.",
+        lambda hidden: {name: int(count > 0) for name, count in hidden().items()},
         ("family",),
     ),
     Row(
         "mx_exporter_series_refused_total",
         "counter",
-        "Observations that found no series because of the series cap, by family.",
-        lambda refused: {name: count or 0 for name, count in refused.items()},
+        f"Series that the series cap leaves out of the page, by family; it says {SPARE} at most.",
+        lambda hidden: hidden(),
         ("family",),
     ),
 )
@@ -104,9 +104,14 @@ def state_families(state: State) -> Iterator[FamilySamples]:
     return read_rows(STATE_ROWS, state)
 
 
-def fold_collectors(fold: Fold, *, source_id_label: bool) -> Iterator[Collector]:
-    """All of these of a live fold: the books, then what the series cap cost."""
-    yield from row_collectors(STATE_ROWS, fold.state)
-    capped = fold.capped(opt_in=source_id_label)
-    names = fold.catalog.by_name
-    yield from row_collectors(CAP_ROWS, {name: capped.get(name) for name in names})
+def fold_collectors(
+    catalog: Catalog, state: State, *, source_id_label: bool, max_series: int | None
+) -> Iterator[Collector]:
+    """All of these: the books, then what the series cap leaves out of a page."""
+    yield from row_collectors(STATE_ROWS, state)
+    yield from row_collectors(
+        CAP_ROWS,
+        lambda: hidden_series(
+            catalog, state, source_id_label=source_id_label, max_series=max_series
+        ),
+    )

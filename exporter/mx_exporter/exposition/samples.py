@@ -11,7 +11,7 @@ from calendar import timegm
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
 from ..core.catalog import (
@@ -26,7 +26,10 @@ from ..core.catalog import (
     Family,
 )
 from ..core.exact_sum import to_float
+from ..core.load_tracker import Loads
+from ..core.reducers import NEVER
 from ..core.series import Counted, Exemplar, Latest, Observed, Present, Summed
+from ..core.series_cap import hidden, oldest
 from ..core.state import State
 
 
@@ -96,24 +99,44 @@ class Collector(NamedTuple):
 
 
 def derived_collectors(
-    catalog: Catalog, state: State, *, source_id_label: bool = False, created: bool = True
+    catalog: Catalog,
+    state: State,
+    *,
+    source_id_label: bool = False,
+    created: bool = True,
+    max_series: int | None = None,
 ) -> Iterator[Collector]:
     """The families of a state in the catalogue's order, those without a series left out.
 
     :param source_id_label: show the labels that are shown only when asked for.
     :param created: with creation times.
+    :param max_series: most series of a family: the oldest are shown. None: all are.
     """
-    derive = partial(_derive, state=state, opt_in=source_id_label, created=created)
+    derive = partial(
+        _derive, state=state, opt_in=source_id_label, created=created, max_series=max_series
+    )
     for family in catalog.families:
         yield Collector(family.name, partial(derive, family))
 
 
 def derived_families(
-    catalog: Catalog, state: State, *, source_id_label: bool = False
+    catalog: Catalog, state: State, *, source_id_label: bool = False, max_series: int | None = None
 ) -> Iterator[FamilySamples]:
     """The same as families. Parameters as for `derived_collectors`."""
-    for collector in derived_collectors(catalog, state, source_id_label=source_id_label):
+    for collector in derived_collectors(
+        catalog, state, source_id_label=source_id_label, max_series=max_series
+    ):
         yield from collector.collect()
+
+
+def hidden_series(
+    catalog: Catalog, state: State, *, source_id_label: bool, max_series: int | None
+) -> dict[str, int]:
+    """By family: how many series are not shown. Parameters as for `derived_collectors`."""
+    return {
+        family.name: hidden(len(_series_of(family, state, opt_in=source_id_label)), max_series)
+        for family in catalog.families
+    }
 
 
 @lru_cache(maxsize=4096)
@@ -138,6 +161,7 @@ class TableSeries(Collection["Point | Histogram"]):
     :param make: makes a series of both.
     :param mark: gives what tells whether a series is what it was: another value whenever ``make``
         would make another one.
+    :param created: gives the timestamp by which the age of a series is told.
     """
 
     def __init__(
@@ -145,10 +169,12 @@ class TableSeries(Collection["Point | Histogram"]):
         table: Mapping[Labels, Any],
         make: Callable[[Labels, Any], Point | Histogram],
         mark: Callable[[Any], object],
+        created: Callable[[Any], str],
     ) -> None:
         self._table = table
         self._make = make
         self._mark = mark
+        self._created = created
 
     def __len__(self) -> int:
         return len(self._table)
@@ -158,6 +184,15 @@ class TableSeries(Collection["Point | Histogram"]):
 
     def __iter__(self) -> Iterator[Point | Histogram]:
         return map(self.sample, sorted(self._table))
+
+    def oldest(self, count: int | None) -> TableSeries:
+        """So many of them, or all."""
+        if count is None or len(self) <= count:
+            return self
+        shown = {
+            labels: self._table[labels] for labels in oldest(self._table, count, self._created)
+        }
+        return TableSeries(shown, self._make, self._mark, self._created)
 
     def marks(self) -> Iterator[tuple[Labels, object]]:
         """Label values and marks, in no order."""
@@ -173,11 +208,13 @@ class TableSeries(Collection["Point | Histogram"]):
         def make(labels: Labels, value: Any) -> Point | Histogram:
             return replace(self._make(labels, value), created=None)
 
-        return TableSeries(self._table, make, self._mark)
+        return TableSeries(self._table, make, self._mark, self._created)
 
 
-def _derive(family: Family, *, state: State, opt_in: bool, created: bool) -> list[FamilySamples]:
-    series = _series_of(family, state, opt_in=opt_in)
+def _derive(
+    family: Family, *, state: State, opt_in: bool, created: bool, max_series: int | None
+) -> list[FamilySamples]:
+    series = _series_of(family, state, opt_in=opt_in).oldest(max_series)
     if not series:
         return []
     if not created:
@@ -187,25 +224,23 @@ def _derive(family: Family, *, state: State, opt_in: bool, created: bool) -> lis
 
 
 def _series_of(family: Family, state: State, *, opt_in: bool) -> TableSeries:
-    loads = state.loads
-    if family.measure == IN_PROGRESS:
-        return TableSeries(loads.in_progress(), Point, _same)  # type: ignore[arg-type]
-    if family.measure == ABANDONED:
-        counts = {
-            labels: (loads.abandoned.get(labels, 0), loads.series.get(labels))
-            for labels in loads.series.keys() | loads.abandoned
-        }
-        return TableSeries(counts, _abandoned, _same)  # type: ignore[arg-type]
+    if family.measure in _LOADS:
+        count, make_load = _LOADS[family.measure]
+        counts, created = count(state.loads), state.loads.series
+        table = {at: (counts.get(at, 0), created.get(at)) for at in counts.keys() | created}
+        # One that no event is known to have named is the youngest.
+        return TableSeries(table, make_load, lambda load: load, lambda load: load[1] or NEVER)
     tables = state.detail if opt_in and family.has_opt_in else state.series
-    return TableSeries(tables[family.name], _MAKE[family.measure], methodcaller("mark"))
+    make, mark = _MAKE[family.measure], methodcaller("mark")
+    return TableSeries(tables[family.name], make, mark, attrgetter("created"))
 
 
-def _same(value: object) -> object:
-    return value
+def _in_progress(labels: Labels, load: tuple[int, str | None]) -> Point:
+    return Point(labels, load[0])
 
 
-def _abandoned(labels: Labels, counted: tuple[int, str | None]) -> Point:
-    return Point(labels, *counted)
+def _abandoned(labels: Labels, load: tuple[int, str | None]) -> Point:
+    return Point(labels, *load)
 
 
 def _counter(labels: Labels, series: Counted) -> Point:
@@ -234,6 +269,11 @@ def _histogram(labels: Labels, observed: Observed) -> Histogram:
         observed.created,
     )
 
+
+_LOADS: dict[str, tuple[Callable[[Loads], Mapping[Any, int]], Callable[[Labels, Any], Point]]] = {
+    IN_PROGRESS: (Loads.in_progress, _in_progress),
+    ABANDONED: (attrgetter("abandoned"), _abandoned),
+}
 
 _MAKE: dict[str, Callable[[Labels, Any], Point | Histogram]] = {
     COUNT: _counter,

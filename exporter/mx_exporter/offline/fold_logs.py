@@ -34,7 +34,7 @@ def fold_logs(
 
     :param catalog: what is derived from them.
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
-    :param max_series: cap of `Fold`.
+    :param max_series: of each `Fold`.
     :param jobs: processes at most; None: as many as there are cores.
     :param progress: told how many bytes there are to read; returns what is told, again and again,
         how many more were read.

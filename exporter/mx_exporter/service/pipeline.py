@@ -18,6 +18,8 @@ from ..config import Settings
 from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..core.load_tracker import LoadLabels
+from ..core.reducers import NEVER
+from ..core.series_cap import oldest
 from ..directory.diagnosis import Diagnosis, diagnose
 from ..directory.follower import Follower
 from ..directory.maintenance import Maintenance
@@ -156,18 +158,29 @@ class Pipeline:
 
     def _folded(self) -> Iterator[Collector]:
         """What depends on the fold alone, and stays the same as long as it does."""
-        fold, with_ids = self._follower.fold, self._settings.source_id_label
-        created = self._settings.created_series
+        catalog, state = self._follower.fold.catalog, self._follower.fold.state
+        with_ids, cap = self._settings.source_id_label, self._settings.max_series
         yield from derived_collectors(
-            fold.catalog, fold.state, source_id_label=with_ids, created=created
+            catalog,
+            state,
+            source_id_label=with_ids,
+            created=self._settings.created_series,
+            max_series=cap,
         )
-        yield from fold_metrics.fold_collectors(fold, source_id_label=with_ids)
+        yield from fold_metrics.fold_collectors(
+            catalog, state, source_id_label=with_ids, max_series=cap
+        )
 
     def _loads_since(self) -> dict[LoadLabels, str]:
-        """When the oldest loads began; no scrape walks through all loads again for it."""
+        """When the oldest loads began, of the label sets that the cap shows; no scrape walks
+        through all loads again for it."""
         changes = self._follower.changes
         if self._oldest[0] != changes:
-            self._oldest = (changes, self._follower.fold.state.loads.oldest())
+            loads = self._follower.fold.state.loads
+            since = loads.oldest()
+            created = {labels: loads.series.get(labels, NEVER) for labels in since}
+            shown = oldest(created, self._settings.max_series, str)
+            self._oldest = (changes, {labels: since[labels] for labels in shown})
         return self._oldest[1]
 
     def _diagnose(self) -> Diagnosis | Exception:

@@ -68,12 +68,17 @@ def push(settings: Settings) -> Outcome:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
-    families = list(_families(outcome.state, source_id_label=settings.source_id_label))
+    families = list(_families(outcome.state, settings))
     gateway = push_families(families, settings.pushgateway, job=settings.job, pod=settings.pod)
     logger.info("pushed to %s, as pod %s, from %s", gateway, settings.pod, path)
     return outcome
 
 
-def _families(state: State, *, source_id_label: bool) -> Iterator[FamilySamples]:
-    yield from derived_families(CATALOG, state, source_id_label=source_id_label)
+def _families(state: State, settings: Settings) -> Iterator[FamilySamples]:
+    yield from derived_families(
+        CATALOG,
+        state,
+        source_id_label=settings.source_id_label,
+        max_series=settings.max_series,
+    )
     yield from state_families(state)

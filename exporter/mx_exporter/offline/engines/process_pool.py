@@ -48,7 +48,7 @@ def fold_all(
 
     :param base: the state to go on from; it is used up.
     :param generations: of the directories that may be compacted meanwhile.
-    :param max_series: cap of `Fold`; it keeps what comes first, so it needs one process.
+    :param max_series: of each `Fold`.
     :param jobs: processes at most; None: one a core.
     :param seen: told the bytes that were read since it was told last.
     :raises StartOver: a source is gone, and its directory has another snapshot.
@@ -56,7 +56,7 @@ def fold_all(
     base = State(catalog) if base is None else base
     cores = len(os.sched_getaffinity(0)) if jobs is None else jobs
     groups = _groups(sources, cores * _GROUPS_EACH)
-    if cores > 1 and len(groups) > 1 and max_series is None:
+    if cores > 1 and len(groups) > 1:
         try:
             return _spread(
                 catalog,
@@ -64,6 +64,7 @@ def fold_all(
                 writers,
                 copy.deepcopy(base),
                 generations,
+                max_series,
                 min(cores, len(groups)),
                 seen,
             )
@@ -102,6 +103,7 @@ def _spread(
     writers: Writers,
     base: State,
     generations: Generations | None,
+    max_series: int | None,
     jobs: int,
     seen: Callable[[int], None],
 ) -> Outcome:
@@ -114,7 +116,9 @@ def _spread(
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_mind_parent) as pool:
         try:
             pending = {
-                pool.submit(fold_sources, catalog, group, writers, part, generations): group
+                pool.submit(
+                    fold_sources, catalog, group, writers, part, generations, max_series
+                ): group
                 for group, part in zip(groups, parts, strict=True)
             }
             for done in as_completed(pending):

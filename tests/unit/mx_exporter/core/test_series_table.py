@@ -1,68 +1,104 @@
-"""The cap on series: what it refuses, and that the refusals are counted."""
+"""Which series a table holds, and what becomes of those past its bound."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
+import pytest
+
+from mx_exporter.core import series_cap
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.catalog import WITH_HEADER, Catalog
 from mx_exporter.core.fold import Fold
-from mx_exporter.core.state import State
 from tests.support import Lines
-from tests.support.folding import fold, value
+from tests.support.folding import fold
+
+SELECTION = "mx_p2p_source_selection_seconds"
 
 
-def test_past_the_cap_new_label_sets_are_refused_and_counted():
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little more than the cap is held."""
+    monkeypatch.setattr(series_cap, "SPARE", 2)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_table_is_bounded_and_what_is_dropped_is_the_youngest():
     log = Lines()
-    lines = [log("sources_ordered", policy=f"p{n}", seconds=1) for n in range(5)]
-    lines += [log("sources_ordered", policy="p0", seconds=1)]
-    whole = fold(lines, max_series=3)
-    assert len(whole.state.series["mx_p2p_source_selection_seconds"]) == 3
-    assert whole.state.refused == {"series_cap": 2}
-    assert whole.capped()["mx_p2p_source_selection_seconds"] == 2
-    assert all(len(table) <= 3 for table in whole.state.series.values())
-    labels = {"policy": "p0"}
-    assert value(whole.state, "mx_p2p_source_selection_seconds_count", **labels) == 2
-
-
-def test_the_cap_on_peers_refuses_no_selection():
-    log = Lines()
-    lines = [log("source_selected", policy="p", source_worker_id=f"w{n}") for n in range(9)]
-    whole = fold(lines, max_series=4)
-    assert value(whole.state, "mx_p2p_source_selections_total", policy="p") == 9
+    whole = Fold(CATALOG, max_series=3)
+    table = whole.state.series[SELECTION]
+    for n in range(30):
+        whole.feed_lines([log("sources_ordered", policy=f"p{n:02}", seconds=1)])
+        assert len(table) <= 3 + 2 * 2
+        assert sorted(table)[:3] == [(f"p{at:02}", "") for at in range(min(3, n + 1))]
+    assert all(len(table) <= 7 for table in whole.state.series.values())
     assert whole.state.refused == {}
-    assert whole.capped() == {}
-    assert whole.capped(opt_in=True) == {"mx_p2p_source_selections_total": 5}
-    assert len(whole.state.detail["mx_p2p_source_selections_total"]) == 4
+    assert whole.state.events["sources_ordered"] == 30
 
 
-def test_what_the_cap_refuses_with_and_without_the_opt_in_label_adds_up():
+@pytest.mark.usefixtures("small")
+def test_a_series_that_was_dropped_and_turns_out_to_be_old_is_held():
+    """Also by the reducer that fed it before."""
+    late, early = Lines("bbbbbbbbbbbb", start=Lines.START + 1000), Lines()
+    whole = Fold(CATALOG, max_series=1)
+    names = [f"p{n}" for n in range(20)]
+    whole.feed_lines([late("sources_ordered", policy=name, seconds=1) for name in names])
+    assert ("p19", "") in whole.state.series[SELECTION]
+    whole.feed_lines([late("sources_ordered", policy=name, seconds=1) for name in names])
+    assert ("p9", "") not in whole.state.series[SELECTION]
+    whole.feed_lines([early("sources_ordered", policy="p9", seconds=1)])
+    oldest = series_cap.oldest(whole.state.series[SELECTION], 1, lambda one: one.created)
+    assert oldest == [("p9", "")]
+
+
+@pytest.mark.usefixtures("small")
+def test_details_and_gauges_are_bounded_as_well():
     log = Lines()
-    lines = [log("source_selected", policy=f"p{n}", source_worker_id=f"w{n}") for n in range(5)]
-    whole = fold(lines, max_series=2)
-    assert whole.capped()["mx_p2p_source_selections_total"] == 3
-    assert whole.capped(opt_in=True)["mx_p2p_source_selections_total"] == 6
-
-
-def test_the_cap_on_loads():
-    log = Lines()
-    lines = [
-        log("load_started", engine="vllm", model=f"m{n}", model_role="main", load_id=f"l{n}")
-        for n in range(4)
-    ]
-    whole = fold(lines, gone=False, max_series=2)
-    assert len(whole.state.loads.in_progress()) == 2
-    assert whole.state.refused == {"series_cap": 2}
-    assert whole.capped() == {"mx_loads_in_progress": 2, "mx_loads_abandoned_total": 2}
-
-
-def test_past_the_cap_a_load_of_a_known_label_set_is_tracked():
-    """Also one that is older than all that named it before."""
-    load = {"engine": "vllm", "model": "m", "model_role": "main", "load_id": "l"}
-    whole = fold([Lines()("load_started", **load)], gone=False, max_series=1)
-    whole.feed_lines([Lines("bbbbbbbbbbbb", start=100)("load_started", **load)])
-    assert list(whole.state.loads.in_progress().values()) == [2]
+    whole = Fold(CATALOG, max_series=2)
+    for n in range(50):
+        loads = [{"source_worker_id": f"w{n:02}", "load": n}]
+        selected = log("source_selected", policy="p", source_worker_id=f"w{n:02}")
+        whole.feed_lines([log("candidate_loads_seen", loads=loads), selected])
+    for name, table in whole.state.detail.items():
+        assert 2 <= len(table) <= 6, name
+        assert {labels[-1] for labels in table} >= {"w00", "w01"}
     assert whole.state.refused == {}
+
+
+@pytest.mark.usefixtures("small")
+def test_loads_are_bounded_by_label_set_and_all_are_tracked():
+    log = Lines()
+    load = {"engine": "vllm", "model_role": "main"}
+    lines = [log("load_started", model=f"m{n:02}", load_id=f"l{n}", **load) for n in range(20)]
+    whole = fold(lines, gone=False, max_series=1)
+    assert 3 <= len(whole.state.loads.series) <= 5
+    assert min(whole.state.loads.series)[1] == "m00"
+    assert sum(whole.state.loads.in_progress().values()) == 20
+    assert whole.state.refused == {}
+
+
+@pytest.mark.usefixtures("small")
+def test_whatever_the_order_the_oldest_are_held():
+    """Each label set has one event: so no series lacks any."""
+    events = []
+    for n, proc in enumerate(("aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc")):
+        log = Lines(proc, start=Lines.START + n * 0.3)
+        events += [
+            [
+                log("sources_ordered", policy=f"{proc}{at}", seconds=at)
+                for at in range(start, start + 8)
+            ]
+            for start in (0, 8)
+        ]
+    found = set()
+    for order in itertools.permutations(events):
+        whole = Fold(CATALOG, max_series=4)
+        for lines in order:
+            whole.feed_lines(lines)
+        table = whole.state.series[SELECTION]
+        found.add(tuple(series_cap.oldest(table, 4, lambda one: one.created)))
+    assert len(found) == 1
 
 
 def test_a_free_label_that_the_event_does_not_give_has_no_zero_series():
@@ -72,23 +108,3 @@ def test_a_free_label_that_the_event_does_not_give_has_no_zero_series():
     whole = Fold(Catalog(CATALOG.events.values(), [free]))
     whole.feed_lines([Lines().header()])
     assert whole.state.series == {free.name: {}}
-
-
-def test_what_the_cap_refused_is_not_forgotten_with_the_state():
-    """Another snapshot is taken up: the counts are of the exporter's life, not of the state."""
-    log = Lines()
-    lines = [log("source_selected", policy=f"p{n}", source_worker_id=f"w{n}") for n in range(5)]
-    lines += [
-        log("load_started", engine="vllm", model=f"m{n}", model_role="main", load_id=f"l{n}")
-        for n in range(5)
-    ]
-    whole = fold(lines, gone=False, max_series=2)
-    before = whole.capped(opt_in=True)
-    assert before["mx_loads_in_progress"] == 3
-    again = whole.fresh(State(CATALOG))
-    assert again.capped(opt_in=True) == before
-    assert again.capped() == whole.capped()
-    again.feed_lines(lines)
-    assert again.capped(opt_in=True) == {name: 2 * count for name, count in before.items()}
-    # They are counts of its own: the fold it came from does not go on.
-    assert whole.capped(opt_in=True) == before

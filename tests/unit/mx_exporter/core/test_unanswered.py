@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
+from mx_exporter.core import series_cap
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.snapshot_codec import dump, load
@@ -69,7 +72,8 @@ def test_a_snapshot_keeps_them() -> None:
     assert again.calls.by_name == state.calls.by_name
 
 
-def test_a_live_fold_tells_as_many_names_apart_as_its_cap() -> None:
+def test_a_live_fold_tells_so_many_names_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series_cap, "SPARE", 0)
     lines = calls(Lines(), "a", "b", "c", "a", "d")
     whole = Fold(CATALOG, max_series=2)
     whole.feed_lines(lines)

@@ -464,18 +464,3 @@ def test_a_failed_compaction_is_logged_once_and_tried_again(tmp_path, monkeypatc
     compactor.compact(live)
     assert compactor.trouble == ""
     assert compactor.removed > 0
-
-
-def test_what_the_cap_refused_goes_on_when_a_reader_takes_up_a_snapshot(tmp_path):
-    log = Lines()
-    events = [("sources_ordered", {"policy": f"p{n}", "seconds": 1}) for n in range(5)]
-    for n in range(4):
-        log.segment(tmp_path, n, events)
-    reader = Follower(str(tmp_path), Fold(CATALOG, max_series=3))
-    reader.drain()
-    before = reader.fold.capped()
-    assert before["mx_p2p_source_selection_seconds"] == 8
-    compactor_of(retain=0).compact(follow(tmp_path))
-    reader.drain()
-    assert not reader.segments
-    assert reader.fold.capped() == before

@@ -22,7 +22,8 @@ from mx_exporter.directory.follower import Follower
 from mx_exporter.directory.maintenance import Maintenance
 from mx_exporter.directory.scan import Scan
 from mx_exporter.exposition import fold_metrics, text
-from mx_exporter.exposition.samples import Collector, derived_collectors
+from mx_exporter.exposition.samples import Collector, derived_collectors, derived_families
+from mx_exporter.offline.fold_logs import fold_logs
 from mx_exporter.service import pipeline as pipeline_module
 from mx_exporter.service.pipeline import Pipeline
 from tests.support import Lines, wait_until
@@ -65,15 +66,16 @@ def pipeline(
     directory: Path,
     *,
     with_ids: bool = False,
+    max_series: int = 50,
     clock: Callable[[], float] = time.time,
     grace_seconds: float = 0.0,
-    **retention: Any,
+    **more: Any,
 ) -> Iterator[Pipeline]:
     settings = Settings(
         directory=Directory(str(directory), named=True),
         source_id_label=with_ids,
-        max_series=50,
-        **retention,
+        max_series=max_series,
+        **more,
     )
     running = Pipeline(
         CATALOG,
@@ -185,9 +187,10 @@ def test_files_opened_for_one_event(tmp_path: Path) -> None:
 def folded_again(running: Pipeline, *, with_ids: bool, openmetrics: bool) -> bytes:
     """The part of the page that the fold alone tells, made from scratch."""
     fold = follower(running).fold
+    options: dict[str, Any] = {"source_id_label": with_ids, "max_series": 50}
     collectors = [
-        *derived_collectors(fold.catalog, fold.state, source_id_label=with_ids),
-        *fold_metrics.fold_collectors(fold, source_id_label=with_ids),
+        *derived_collectors(fold.catalog, fold.state, **options),
+        *fold_metrics.fold_collectors(fold.catalog, fold.state, **options),
     ]
     families = [family for collector in collectors for family in collector.collect()]
     return text.render(families, openmetrics=openmetrics).removesuffix(b"# EOF\n")
@@ -253,6 +256,54 @@ def test_what_is_kept_of_the_page_is_never_old(tmp_path: Path, with_ids: bool) -
         # The load was abandoned, and the line without end is torn.
         assert changed()
         assert not changed()
+
+
+def test_a_restart_and_a_replay_show_the_series_that_were_shown(tmp_path: Path) -> None:
+    """Though they read the younger process first, whose id is smaller; also from a snapshot."""
+    directory = tmp_path / "log"
+    directory.mkdir()
+    old, young = Lines("bbbbbbbbbbbb"), Lines("aaaaaaaaaaaa", start=Lines.START + 60)
+    with pipeline(directory, max_series=6) as running:
+        for log, name in ((old, "x-old"), (young, "a-young")):
+            events = [
+                ("source_attempted", {"policy": f"{name}-{n}", "result": "success"})
+                for n in range(5)
+            ]
+            log.segment(directory, 0, events)
+            running.drain(None)
+        shown = derived(running.page(True))
+    assert b'policy="x-old-1"' in shown
+    more: dict[str, Any]
+    for more in ({}, {"retain_bytes": 1, "retain_seconds": 0.0}):
+        with pipeline(directory, max_series=6, **more) as again:
+            assert derived(again.page(True)) == shown
+    assert not list(directory.glob("events-*")), "nothing was compacted"
+    with pipeline(directory, max_series=6) as again:
+        assert derived(again.page(True)) == shown
+    state = fold_logs(CATALOG, (str(directory),), max_series=6).outcome.state
+    replayed = text.render(derived_families(CATALOG, state, max_series=6), openmetrics=True)
+    assert replayed.removesuffix(b"# EOF\n") == shown
+
+
+def test_all_families_of_loads_show_the_same_ones_under_a_cap(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer, pipeline(tmp_path, max_series=2) as running:
+        for n in range(4):
+            load = {"engine": "vllm", "model": f"m{n}", "model_role": "main", "load_id": f"l{n}"}
+            writer.log("load_started", **load)
+        running.drain(None)
+        page = running.page(False).decode()
+    for family in (
+        "mx_loads_in_progress",
+        "mx_loads_abandoned_total",
+        "mx_exporter_oldest_load_seconds",
+    ):
+        lines = [line for line in page.splitlines() if line.startswith(f"{family}{{")]
+        assert [f'model="m{n}"' in line for n, line in enumerate(lines)] == [True, True], family
+
+
+def derived(page: bytes) -> bytes:
+    """The derived families of a page in OpenMetrics."""
+    return page[: page.index(b"# HELP mx_exporter_")]
 
 
 def test_a_page_that_stays_is_not_made_again(
