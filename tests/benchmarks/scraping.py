@@ -19,6 +19,10 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.fold import Fold
+from mx_exporter.directory.compaction import Compactor
+from mx_exporter.directory.follower import Follower
 from mx_log.files import SNAPSHOT_NAME
 from tests.benchmarks.measuring import AT_MOST, Row, alternating, ratios
 from tests.benchmarks.scraping_parts import (
@@ -141,22 +145,22 @@ def _flat(many: Server, few: Server) -> Row:
 
 
 def _crash_loop(place: Path) -> Row:
-    """How a scrape grows with processes that were killed in a load one after the other, each while
-    the exporter ran. Another process lives, and logs an event before each scrape."""
+    """How a scrape grows with processes that were killed in a load one after the other, of which
+    nothing but the snapshot is left. One that lives logs an event before each scrape."""
     with contextlib.ExitStack() as running:
         sides = []
         for count in (KILLED, FEW):
-            directory, log = place / f"{count}", Lines()
+            directory, log = place / f"{count}", Lines("f" * 12)
             directory.mkdir()
+            _kill(count, directory)
             path = directory / f"events-{log.proc}-0.jsonl"
             file = running.enter_context(open(path, "ab", buffering=0))
             fcntl.flock(file, fcntl.LOCK_EX)
             file.write(log.header())
-            server = running.enter_context(serving(exporter(directory, "--retain-seconds", "0")))
-            lives("killed", count, directory)
-            until(lambda: _gone(server) == count and _finished(server) <= 256, 120, 0.5)  # noqa: B023
+            server = running.enter_context(serving(exporter(directory)))
+            assert _gauge(server, 'mx_exporter_writers{state="gone"}') == count
             sides.append(partial(_changing, server, file, log))
-        mine, others = alternating(*sides, 31)
+        mine, others = alternating(*sides, 61)
         kept = (place / f"{KILLED}" / SNAPSHOT_NAME).stat().st_size
     return Row(
         f"a scrape after a change, after {KILLED:,} processes that crashed",
@@ -170,6 +174,20 @@ def _crash_loop(place: Path) -> Row:
     )
 
 
+def _kill(count: int, directory: Path) -> None:
+    """So many processes live one after the other, and each is killed in its load, while an exporter
+    compacts."""
+    live, compactor = Follower(str(directory), Fold(CATALOG)), Compactor(1, 10**9, min_age=0)
+    for n in range(count):
+        log, load = Lines(f"{n:012x}"), {"engine": "vllm", "model": "m", "load_id": f"{n:032x}"}
+        started = ("load_started", {**load, "model_role": "main"})
+        log.segment(directory, 0, [started, ("load_phase_started", {**load, "phase": "chain"})])
+        if n % 500 == 0 or n == count - 1:
+            live.drain()
+            compactor.compact(live)
+    assert not compactor.trouble
+
+
 def _changing(server: Server, file: FileIO, log: Lines) -> float:
     """What a scrape takes after an event, the median of so many."""
     taken = []
@@ -181,10 +199,6 @@ def _changing(server: Server, file: FileIO, log: Lines) -> float:
 
 def _finished(server: Server) -> int:
     return _gauge(server, 'mx_exporter_segments{state="finished"}')
-
-
-def _gone(server: Server) -> int:
-    return _gauge(server, 'mx_exporter_writers{state="gone"}')
 
 
 def _gauge(server: Server, name: str) -> int:

@@ -1,10 +1,9 @@
 """So many processes live one after the other, and each makes one load:
 
-    scraping_lives.py client|ours|killed COUNT
+    scraping_lives.py client|ours COUNT
 
 ``client`` is the published client on the path, in its multiprocess mode, whose directory the
-environment names; ``ours`` is the emitter; ``killed`` is too, and each process is killed in its
-load. They are forked from one parent that has imported
+environment names; ``ours`` is the emitter. They are forked from one parent that has imported
 everything and recorded nothing, since that many interpreters would take minutes to start: each
 draws a name and makes files of its own. The timers read a clock that gives both sides the same
 spans.
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -36,16 +34,9 @@ def main(side: str, count: int) -> None:
     for _ in range(count):
         child = os.fork()
         if not child:
-            (die if side == "killed" else live)(enable_metrics, metrics)
+            live(enable_metrics, metrics)
         _, status = os.waitpid(child, 0)
-        assert status == (signal.SIGKILL if side == "killed" else 0), f"a child ended with {status}"
-
-
-def die(enable_metrics: Callable[[], bool], metrics: Any) -> None:
-    """The life of a child that is killed in its load."""
-    assert enable_metrics()
-    with metrics.time_load(one_load.ENGINE, one_load.MODEL, "main"):
-        os.kill(os.getpid(), signal.SIGKILL)
+        assert status == 0, f"a child ended with {status}"
 
 
 def live(enable_metrics: Callable[[], bool], metrics: Any) -> None:

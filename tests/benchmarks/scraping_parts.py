@@ -50,7 +50,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 def lives(side: str, count: int, directory: Path) -> None:
     """So many processes live and make a load each, into ``directory``. See `scraping_lives`."""
-    directory.mkdir(exist_ok=True)
+    directory.mkdir()
     subprocess.run(
         [sys.executable, HERE / "scraping_lives.py", side, str(count)],
         check=True,
@@ -136,9 +136,9 @@ def until(condition: Callable[[], bool], limit: float = 60.0, pause: float = 0.0
         time.sleep(pause)
 
 
-def exporter(directory: Path, *options: str) -> Callable[[int], list[str]]:
+def exporter(directory: Path) -> Callable[[int], list[str]]:
     """The command of our exporter."""
-    command = [sys.executable, "-m", "mx_exporter", "serve", "--dir", str(directory), *options]
+    command = [sys.executable, "-m", "mx_exporter", "serve", "--dir", str(directory)]
     return lambda port: [*command, "--listen", f"127.0.0.1:{port}"]
 
 

@@ -126,7 +126,8 @@ class Loads:
         self.abandoned: Counter[LoadLabels] = Counter()
         #: Processes whose loads were taken up by `of`. Those of them that are gone `leave` again.
         self.stirred: set[str] = set()
-        self._outlines: dict[Outline, Outline] = {}
+        #: The outlines of `left`, each once, and where a load like that runs; None: it does not.
+        self._outlines: dict[Outline, tuple[Outline, LoadLabels | None]] = {}
 
     def note(self, labels: LoadLabels, timestamp: str) -> None:
         """A start named these labels: both families have a series for them from now on."""
@@ -175,26 +176,24 @@ class Loads:
         """The process lives after all."""
         left = self.left.pop(proc, ())
         if left:
-            loads = {each.load_id: each.outline.load(each.since) for each in left}
-            self.open[proc] = loads
-            self._count(loads.values(), -1)
+            self.open[proc] = {each.load_id: each.outline.load(each.since) for each in left}
+            self._count(left, -1)
 
     def take(self, proc: str, left: Iterable[LeftLoad]) -> None:
         """Take over what a process that is gone left."""
-        known = self._outlines
         kept = tuple(
-            each._replace(outline=known.setdefault(each.outline, each.outline)) for each in left
+            LeftLoad(load_id, since, self._share(outline)[0]) for load_id, since, outline in left
         )
         if kept:
             self.left[proc] = kept
-            self._count((each.outline.load() for each in kept), 1)
+            self._count(kept, 1)
 
     def split_off(self, proc: str, part: Loads) -> None:
         """Move the loads of a process to another place."""
         if proc in self.open:
             part.open[proc] = self.open.pop(proc)
         left = self.left.pop(proc, ())
-        self._count((each.outline.load() for each in left), -1)
+        self._count(left, -1)
         part.take(proc, left)
 
     def in_progress(self) -> dict[LoadLabels, int]:
@@ -225,12 +224,21 @@ class Loads:
         for proc, left in other.left.items():
             self.take(proc, left)
 
-    def _count(self, loads: Iterable[Load], by: int) -> None:
-        for load in loads:
-            if load.runs:
-                self.abandoned[load.where] += by
-                if not self.abandoned[load.where]:
-                    del self.abandoned[load.where]
+    def _share(self, outline: Outline) -> tuple[Outline, LoadLabels | None]:
+        """What is kept of an outline: see `_outlines`."""
+        known = self._outlines.get(outline)
+        if known is None:
+            load = outline.load()
+            known = self._outlines[outline] = (outline, load.where if load.runs else None)
+        return known
+
+    def _count(self, left: Iterable[LeftLoad], by: int) -> None:
+        for each in left:
+            where = self._share(each.outline)[1]
+            if where is not None:
+                self.abandoned[where] += by
+                if not self.abandoned[where]:
+                    del self.abandoned[where]
 
 
 class LoadTable:

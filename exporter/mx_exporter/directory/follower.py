@@ -292,7 +292,7 @@ class Follower:
         """Start over from the directory's snapshot, if it holds another state than the last one."""
         covered = self._snapshot.covered
         new = self._snapshot.refresh(self.fold.catalog, dir_fd)
-        if self._snapshot.covered != covered:
+        if self._snapshot.covered is not covered:
             # A segment that the snapshot stands for is none to read any more.
             self._scan.forget()
         if new is None:
