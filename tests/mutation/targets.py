@@ -8,21 +8,25 @@ _CORE = ("tests/unit/mx_exporter/core", "tests/unit/mx_exporter/exposition")
 _CORE_MODULES = (
     *("catalog", "decode", "exact_sum", "fold", "handlers", "ledger", "lines", "load_tracker"),
     *("reducers", "series", "series_table", "snapshot_codec", "snapshot_content"),
-    *("snapshot_seal", "state"),
+    *("snapshot_seal", "state", "unanswered"),
 )
 
 _DIRECTORY = "tests/unit/mx_exporter/directory/test_{}.py"
 _FOLLOWER = tuple(
     _DIRECTORY.format(name)
-    for name in ("follower", "follower_model", "settling", "maintenance", "compaction")
+    for name in ("follower", "follower_model", "settling", "grace", "maintenance", "compaction")
 )
-_OF_ONE_SEGMENT = ("reading", "scan", "segments", "settling")
+_OF_ONE_SEGMENT = ("reading", "scan", "segments")
 _EMITTER = "tests/unit/mx_emitter/log"
 
 #: Name of a module -> files and folders of tests.
 TARGETS: dict[str, tuple[str, ...]] = {
     **{f"mx_exporter.core.{module}": _CORE for module in _CORE_MODULES},
     **{f"mx_exporter.directory.{name}": (_DIRECTORY.format(name),) for name in _OF_ONE_SEGMENT},
+    "mx_exporter.directory.settling": (
+        _DIRECTORY.format("settling"),
+        _DIRECTORY.format("grace"),
+    ),
     "mx_exporter.directory.follower": _FOLLOWER,
     "mx_emitter.log.segment": (f"{_EMITTER}/test_segment.py",),
     "mx_emitter.log.stream": (_EMITTER,),

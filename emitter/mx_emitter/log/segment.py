@@ -149,7 +149,6 @@ def _moved_up(fd: int) -> int:
             continue
         os.close(fd)
         return moved
-    os.close(fd)
     raise reason
 
 

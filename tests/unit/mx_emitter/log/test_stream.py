@@ -612,6 +612,23 @@ def test_a_child_of_a_fork_that_python_was_not_told_of_logs_for_itself(log: Log)
     assert sorted(procs.values()) == [["child"], ["parent", "parent"]]
 
 
+def test_an_event_of_a_child_goes_to_a_log_of_its_own(log: Log) -> None:
+    """To its parent's stream it comes by what was bound before the fork."""
+    metrics.record_attempt("random", "parent")
+    parents = sink.stream
+    assert parents is not None
+    parents.here = b"\0"  # type: ignore[assignment]  # as the child finds it
+    emit = sink.msg
+    metrics.record_attempt("random", "child")
+    assert sink.stream is not None
+    assert sink.stream is not parents
+    emit(b'"late"', b"", b"info")  # of an event of the parent's in the middle of the fork
+    assert results(log) == ["parent", "child"] or results(log) == ["child", "parent"]
+    assert not log.events("late")
+    assert parents._segment is not None
+    assert parents._segment.fd == -1
+
+
 # --------------------------------------------------------------------------------------
 # What cannot be logged
 
@@ -628,13 +645,16 @@ def test_what_a_failure_of_our_own_keeps_from_the_log_is_counted(
         patched.setattr(Stream, "_put", fail)
         for _ in range(3):
             metrics.record_attempt("random", "lost")
-        sink.drop("unencodable")
+        assert sink.stream is not None
+        sink.stream.emit(b'"lost"', b"", b"info")
+    metrics.record_attempt("random", "second")
+    assert log.dropped() == {"unencodable": 4}
     with monkeypatch.context() as patched:
         patched.setattr(Stream, "_locked", fail)
         for _ in range(2):
-            sink.drop("too_long")
+            sink.stream.drop("too_long")
     metrics.record_attempt("random", "last")
-    assert results(log) == ["first", "last"]
+    assert results(log) == ["first", "second", "last"]
     assert log.dropped() == {"unencodable": 4, "too_long": 2}
     log.check_books()
 

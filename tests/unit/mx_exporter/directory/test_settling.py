@@ -6,6 +6,7 @@ import fcntl
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -437,6 +438,15 @@ def test_an_end_cuts_the_wait_short() -> None:
         waiting = thread.submit(settling.wait)
         settling.settle_at_once()
         waiting.result(60.0)
+
+
+def test_where_one_look_is_enough_a_slow_one_is_too(tmp_path: Path) -> None:
+    """The clock goes on in the middle of it."""
+    copy_of(tmp_path).write_bytes(text_of_segment())
+    moments = count(100.0)
+    follower = Follower(str(tmp_path), Fold(CATALOG), clock=lambda: next(moments))
+    follower.drain()
+    assert (follower.finished, follower.settles_in) == (1, NEVER)
 
 
 def test_before_the_first_drain_nothing_is_due(tmp_path: Path, clock: Clock) -> None:
