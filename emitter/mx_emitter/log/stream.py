@@ -265,7 +265,7 @@ class Stream:
     # Under the lock
 
     def _open_first(self) -> None:
-        if self._fd < 0 and not self._opening:
+        if self._fd < 0:
             reason = self._make_room(0)
             if reason is not None:
                 self._note(reason)

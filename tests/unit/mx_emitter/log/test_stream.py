@@ -238,11 +238,26 @@ def test_the_rank_that_the_engine_said_stays_whatever_others_say(
     assert rank() == 3
     enable_metrics()
     assert rank() == 3
+    assert sink.stream is not None
+    sink.stream.look_up_rank()
+    assert rank() == 3
     enable_metrics(rank=0)
     assert rank() == 0
     monkeypatch.delitem(sys.modules, "torch.distributed")
     sink.ask_torch()
     assert rank() == 0
+
+
+def test_a_rank_that_the_environment_says_no_more_is_gone(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "7")
+    enable_metrics()
+    monkeypatch.delenv("RANK")
+    metrics.record_nixl_receive("empty")
+    enable_metrics()
+    metrics.record_nixl_receive("empty")
+    assert [line["rank"] for line in log.lines()] == [7, 7, None]
 
 
 def test_a_torch_that_knows_no_rank_takes_none_away(
@@ -594,6 +609,25 @@ def test_whatever_needs_the_lock_waits_for_the_thread_that_has_it(
     assert not held.had
     assert results(log) == ["first", *["second"] * (what == "an event")]
     assert log.dropped() == ({"unencodable": 1} if what == "a drop" else {})
+
+
+def test_what_waits_for_the_lock_goes_on_in_a_child(log: Log) -> None:
+    """Whoever has its parent's lock is not in the child."""
+    metrics.record_attempt("random", "first")
+    parents = sink.stream
+    assert parents is not None
+
+    class Forked(Held):
+        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+            if len(self.asked) == 2:
+                parents.abandon()
+            return super().acquire(blocking, timeout)
+
+    held = Forked(10**9)
+    parents._lock = held  # type: ignore[assignment]
+    parents.emit(b'"second"', b"", b"info")
+    assert held.asked == [0, 1.0, 1.0]
+    assert log.names() == ["source_attempted"]
 
 
 def test_a_child_of_a_fork_that_python_was_not_told_of_logs_for_itself(log: Log) -> None:
