@@ -534,15 +534,16 @@ def test_a_descriptor_that_somebody_closed_is_neither_written_to_nor_closed(
     number = sink.stream._fd
     os.close(number)
     (tmp_path / "theirs").write_bytes(b"WEIGHTS")
+    path = tmp_path / "theirs" if taken == "theirs" else log.segments()[0]
     if taken is not None:
-        theirs = os.open(tmp_path / "theirs" if taken == "theirs" else log.segments()[0], os.O_RDWR)
+        theirs = os.open(path, os.O_RDWR)
         os.dup2(theirs, number)
         os.close(theirs)
     clock.now += later * 10**9
     for result in ("after", "last"):
         metrics.record_attempt("random", result)
     if taken is not None:
-        os.fstat(number)
+        assert os.path.samestat(os.fstat(number), path.stat())
         os.close(number)
     assert (tmp_path / "theirs").read_bytes() == b"WEIGHTS"
     assert results(log) == ["before", "after", "last"]

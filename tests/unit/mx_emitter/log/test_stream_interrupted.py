@@ -78,6 +78,15 @@ def another_second() -> None:
     sink.stream._second = 0
 
 
+def two_numbers_are_free() -> None:
+    """An event and that of a handler in the middle of it could not be written."""
+    long_event("before")
+    assert sink.stream is not None
+    first = sink.stream._next_seq
+    sink.stream._free += [first + 1, first]
+    sink.stream._next_seq += 2
+
+
 def failed(room: int) -> None:
     """An event that is dropped, since so many bytes have room."""
     write = os.write
@@ -98,6 +107,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     "a further event": a_further_event,
     "a rotation": a_rotation,
     "another second": another_second,
+    "two numbers free": two_numbers_are_free,
     "after a drop": lambda: failed(0),
     "after a torn line": lambda: failed(30),
 }
@@ -171,6 +181,8 @@ def test_an_event_of_the_handler_is_logged_once(scenario: str, rotating: Log) ->
 
     def inner() -> None:
         metrics.record_attempt("inner", "y")
+        if scenario != "the first event":  # there is no segment in the middle of that
+            assert any(b'"inner"' in line for line in _lines(rotating)), "not logged at once"
 
     for moment in moments(rotating, SCENARIOS[scenario], inner, lambda: long_event("outer")):
         long_event("last")
