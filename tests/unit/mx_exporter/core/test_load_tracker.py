@@ -15,7 +15,7 @@ from mx_exporter.core.load_tracker import Loads
 from mx_exporter.core.snapshot_codec import dump, load
 from tests.support import Lines
 from tests.support.folding import fold, pages, value
-from tests.support.strategies import PROCS, logs
+from tests.support.strategies import flawed
 
 LOAD = {"engine": "vllm", "model": "m", "model_role": "main", "outcome": "success", "seconds": 1}
 PHASE = {"engine": "vllm", "model": "m", "phase": "chain"}
@@ -123,35 +123,40 @@ def test_a_start_that_was_lost_and_turns_up_after_the_end_is_no_load_of_who_is_g
     assert progress(whole) == ({}, {"": 1})
 
 
-marks = st.lists(st.tuples(st.integers(0, 25), st.sampled_from(PROCS), st.booleans()))
+@st.composite
+def lives_of_a_process(draw):
+    """Lines of a process with loads, in any order, some of them lost or rejected; and what becomes
+    known of it in between: that it is gone, or that it lives."""
+    names = st.sampled_from(["start", "+chain", "-chain", "+publish", "end"])
+    events = st.lists(st.tuples(names, st.sampled_from(["l1", "l2"])).map(" ".join), max_size=8)
+    lines = load_log(*draw(events))
+    lost = draw(st.sets(st.integers(0, 7), max_size=2))
+    bad = draw(st.sets(st.integers(0, 7), max_size=2))
+    met = [line for at, line in enumerate(lines) if at not in lost]
+    met += [flawed(line, "wrong_type") for at, line in enumerate(lines) if at in bad]
+    known = draw(st.lists(st.sampled_from(["gone", "alive", "snapshot"]), max_size=6))
+    return met, draw(st.permutations([*met, *known]))
 
 
-@given(
-    logs(),
-    st.randoms(use_true_random=False),
-    marks,
-    st.lists(st.integers(0, 25)),
-    st.sets(st.sampled_from(PROCS)),
-)
-def test_any_order_of_events_and_of_who_is_gone_gives_what_a_replay_gives(
-    lines, rng, marks, snapshots, gone
-):
-    def settle(whole):
-        for proc in PROCS:
-            (whole.writer_gone if proc in gone else whole.writer_alive)(proc)
-        return pages(whole.state)
-
-    shuffled = rng.sample(lines, len(lines))
+@given(lives_of_a_process(), st.booleans())
+def test_any_order_of_events_and_of_who_is_gone_gives_what_a_replay_gives(life, gone):
+    lines, steps = life
     live = Fold(CATALOG)
-    for at in range(26):
-        live.feed_lines(shuffled[at : at + 1] if at < 25 else shuffled[at:])
-        for _, proc, is_gone in (mark for mark in marks if mark[0] == at):
-            (live.writer_gone if is_gone else live.writer_alive)(proc)
-        if at in snapshots:
+    is_gone = False
+    for step in [*steps, "gone" if gone else "alive"]:
+        if isinstance(step, bytes):
+            live.feed_lines([step])
+        elif step == "snapshot":
             data = snapshot_codec.dump(CATALOG, live.state, {})
             live = Fold(CATALOG, snapshot_codec.load(CATALOG, data).state)
-    found = settle(live)
-    assert found == settle(fold(lines, gone=False))
+        else:
+            is_gone = step == "gone" and PROC in live.state.books
+            (live.writer_gone if step == "gone" else live.writer_alive)(PROC)
+        running, abandoned = progress(live)
+        assert not (running if is_gone else abandoned)
+    replay = fold(lines, gone=gone)
+    assert progress(live) == progress(replay)
+    assert pages(live.state) == pages(replay.state)
 
 
 def test_a_crash_loop_takes_little_room():
