@@ -51,7 +51,7 @@ def read(exporter: serving.Exporter) -> Reader:
 
 
 def test_all_is_well(spawn: support.Spawner, tmp_path: Path) -> None:
-    serving.attempts(tmp_path, 3)
+    os.utime(serving.attempts(tmp_path, 3), (1, 1))
     exporter = serving.start(spawn, tmp_path)
     shown = read(exporter)
     assert shown.links == ["/metrics", "/healthz", "/readyz"]
