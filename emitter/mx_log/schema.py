@@ -101,6 +101,31 @@ _HEADER = (
     Field("gpu_type", ANY, "kind of GPU", required=False),
 )
 
+#: What an engine calls; a call of another one is a ``recorder_called``.
+RECORDERS = frozenset(
+    {
+        "observe_artifact_install_step_seconds",
+        "observe_candidate_loads",
+        "observe_candidates",
+        "observe_load_phase_seconds",
+        "observe_load_seconds",
+        "observe_selection_seconds",
+        "observe_source_attempt_phase_seconds",
+        "observe_transfer_seconds",
+        "record_artifact_install_bytes",
+        "record_attempt",
+        "record_list_sources",
+        "record_metadata_failure",
+        "record_nixl_error",
+        "record_nixl_receive",
+        "record_selection",
+        "time_artifact_install_step",
+        "time_load",
+        "time_load_phase",
+        "time_source_attempt_phase",
+    }
+)
+
 #: Events that open a segment.
 HEADERS = frozenset({"process_started", "segment_continued"})
 

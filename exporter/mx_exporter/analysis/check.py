@@ -9,6 +9,7 @@ lives.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -17,11 +18,15 @@ from ..core.catalog import Catalog
 from ..core.decode import Event, Rejected, name_of
 from ..core.fold import Fold
 from ..core.reducers import REFUSALS
+from ..offline.absence import without_events
 from ..offline.inputs import find_inputs, merge_snapshots
-from ..offline.reader import read
+from ..offline.lookup import close_seams
+from ..offline.parts import Seams
+from ..offline.reader import files, read_file
 from ..offline.sources import Source, Unreadable
+from ..offline.tally import Tally
 from ..offline.writers import Writers
-from .check_report import FileReport, Report, SnapshotReport
+from .check_report import FileReport, Report, SnapshotReport, Totals
 
 #: Names of events of one file that are counted each; names are free text.
 _NAMES = 1000
@@ -39,31 +44,54 @@ def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
     found, snapshots, writers = find_inputs(catalog, logs)
     reports = [SnapshotReport.of(snapshot) for snapshot in snapshots]
     fold = Fold(catalog, merge_snapshots(catalog, snapshots))
-    files = []
+    before = Totals.of(fold.state)
+    all_files: list[FileReport] = []
+    seams, tallies = Seams(), dict[str, Tally]()
+    by_path: dict[str, FileReport] = {}
     for source in found.sources:
-        report = _check(source, fold, writers)
-        if report.unreadable is not None and report.unreadable.vanished:
+        given = list(_check(source, fold, writers, seams))
+        if any(report.unreadable and report.unreadable.vanished for report in given):
             found.generations.check()
-        files.append(report)
-    for report in files:
+        all_files += given
+        by_path.update((report.source.shown, report) for report in given)
+    tally_of = {path: report.tally for path, report in by_path.items()}
+    for path, number, events in close_seams(seams, catalog.decoder, tally_of.__getitem__):
+        with by_path[path].watching(fold.state):
+            _fold_watched(number, events, fold, by_path[path], set())
+    for report in all_files:
         report.acquit(fold.state.books)
-    return Report(found, writers, reports, files, fold.state)
+        tallies.setdefault(report.source.argument, Tally()).add(report.tally)
+    absent = list(without_events(found, snapshots, tallies))
+    return Report(found, writers, reports, all_files, fold.state, absent, before)
 
 
-def _check(source: Source, fold: Fold, writers: Writers) -> FileReport:
+def _check(source: Source, fold: Fold, writers: Writers, seams: Seams) -> Iterator[FileReport]:
+    """A report of each file of a source; an archive has many."""
     writing = source.path in writers.open
     procs = writers.alive if writing else set()
-    report = FileReport(source)
-    state = fold.state
-    skipped, duplicates = state.skipped, state.duplicates
+    report: FileReport | None = None
     try:
-        for number, events in read(source, fold.catalog.decoder, writing=writing, numbered=True):
-            _fold_watched(number, events, fold, report, procs)
+        for file, content in files(source):
+            report = FileReport(file)
+            with report.watching(fold.state):
+                try:
+                    for number, events in read_file(
+                        file,
+                        content,
+                        fold.catalog.decoder,
+                        report.tally,
+                        seams,
+                        writing=writing,
+                        numbered=True,
+                    ):
+                        _fold_watched(number, events, fold, report, procs)
+                except Unreadable as error:
+                    report.unreadable = error
+            yield report
     except Unreadable as error:
+        report = FileReport(source)
         report.unreadable = error
-    report.skipped = state.skipped - skipped
-    report.duplicates = state.duplicates - duplicates
-    return report
+        yield report
 
 
 def _fold_watched(
@@ -91,6 +119,8 @@ def _fold_events(
         if name not in report.events and len(report.events) >= _NAMES:
             name = "(other names)"
         report.events[name] += 1
+        if name == "recorder_called":
+            report.add_unanswered(getattr(event, "recorder", ""))
         if not refused:
             continue
         reason = refused.pop((event.proc, event.seq), None)

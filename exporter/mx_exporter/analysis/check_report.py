@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, NamedTuple
 
+from mx_log.schema import RECORDERS
 from mx_log.words import counted
 
 from ..core import ranges
@@ -19,10 +23,14 @@ from ..core.ranges import Ranges
 from ..core.state import State, add_to
 from ..offline.inputs import SnapshotInput
 from ..offline.sources import Found, Source, Unreadable
+from ..offline.tally import Tally
 from ..offline.writers import Writers
 
 #: Faults of one file that are told one by one; the others are counted.
 _TOLD = 100
+
+#: Names that are shown of the recorders that no family answers.
+_SHOWN = 10
 
 
 class Fault(NamedTuple):
@@ -56,6 +64,24 @@ class FileReport:
     _numbered: dict[Fault, tuple[str, int]] = field(default_factory=dict)
     #: Why the file could not be read to its end.
     unreadable: Unreadable | None = None
+    #: What its lines were.
+    tally: Tally = field(default_factory=Tally)
+    #: Calls of recorders that nothing answers, by name.
+    unanswered: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def watching(self, state: State) -> Iterator[None]:
+        """Count as this file's what a fold finds of doubles and events that are not known."""
+        skipped, duplicates = state.skipped, state.duplicates
+        yield
+        self.skipped += state.skipped - skipped
+        self.duplicates += state.duplicates - duplicates
+
+    def add_unanswered(self, recorder: str) -> None:
+        """Count a call of a recorder that the emitter does not know."""
+        if recorder not in self.unanswered and len(self.unanswered) >= _TOLD:
+            recorder = "(other names)"
+        self.unanswered[recorder] += 1
 
     @property
     def faulty(self) -> bool:
@@ -137,6 +163,31 @@ class SnapshotReport:
         return self.events.total() + self.refused.total() + self.skipped
 
 
+class Totals(NamedTuple):
+    """What became of the lines that a state was folded from."""
+
+    events: int
+    doubles: int
+    rejected: int
+
+    @classmethod
+    def of(cls, state: State) -> Totals:
+        """The totals as they are now."""
+        events = state.events.total() + state.refused.total() + state.skipped
+        return cls(events, state.duplicates, state.rejected.total())
+
+
+class Lines(NamedTuple):
+    """The lines of all files: each is an event, one that was met before, a fault, or somebody
+    else's."""
+
+    all: int
+    events: int
+    met_before: int
+    rejected: int
+    foreign: int
+
+
 @dataclass
 class Report:
     """All that was found."""
@@ -147,6 +198,27 @@ class Report:
     files: list[FileReport]
     #: Of everything together.
     state: State
+    #: A line for each argument that names no event.
+    absent: list[str]
+    #: Of the snapshots.
+    before: Totals
+
+    @property
+    def lines(self) -> Lines:
+        """What the lines of the files were."""
+        after, before = Totals.of(self.state), self.before
+        return Lines(
+            all=sum(file.tally.lines for file in self.files),
+            events=after.events - before.events,
+            met_before=after.doubles - before.doubles,
+            rejected=after.rejected - before.rejected,
+            foreign=sum(file.tally.foreign for file in self.files),
+        )
+
+    @property
+    def unanswered(self) -> Counter[str]:
+        """Calls of recorders that nothing answers, by name."""
+        return sum((file.unanswered for file in self.files), Counter())
 
     @property
     def faulty(self) -> bool:
@@ -157,6 +229,7 @@ class Report:
             or state.refused.total() > 0
             or any(report.faulty for report in self.files)
             or any(report.given.problem for report in self.snapshots)
+            or bool(self.absent)
         )
 
 
@@ -164,12 +237,18 @@ class Report:
 # The report as text
 
 
-def as_lines(report: Report) -> Iterator[str]:
-    """The report as lines of text."""
+def as_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
+    """The report as lines of text.
+
+    :param verbose: with the events of each file by name, and with all faults that were kept.
+    """
     for snapshot in report.snapshots:
         yield from _snapshot_lines(snapshot)
-    for file in report.files:
-        yield from _file_lines(file)
+    told = (line for file in report.files for line in _file_lines(file, verbose))
+    yield from told if verbose else islice(told, _TOLD + 2)
+    more = sum(1 for _ in told)
+    if more:
+        yield f"{counted(more, 'more such line')} about files; -v shows all"
     yield from _closing_lines(report)
 
 
@@ -209,22 +288,13 @@ def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
         yield f"{path}: derived with another table of {family}, which lacks these events"
 
 
-def _file_lines(report: FileReport) -> Iterator[str]:
+def _file_lines(report: FileReport, verbose: bool) -> Iterator[str]:
     path = report.source.shown
     if report.unreadable is not None and not report.unreadable.ours:
         yield f"{path}: {report.unreadable}"
         return
-    names = ", ".join(f"{count} {_clean(name)}" for name, count in sorted(report.events.items()))
-    notes = [
-        f"{count} {what}"
-        for count, what in ((report.skipped, "not known"), (report.duplicates, "met before"))
-        if count
-    ]
-    yield (
-        f"{path}: {counted(report.events.total(), 'event')}"
-        + (f" ({', '.join(notes)})" if notes else "")
-        + (f": {names}" if names else "")
-    )
+    if verbose:
+        yield from _counts(path, report)
     for fault in report.faults:
         yield f"{path} line {fault.line}: {fault.kind}, {fault.reason}: {fault.detail}"
     more = report.rejected.total() + report.refused.total() - len(report.faults)
@@ -237,6 +307,24 @@ def _file_lines(report: FileReport) -> Iterator[str]:
         yield f"{path}: {report.unreadable}"
 
 
+def _counts(path: str, report: FileReport) -> Iterator[str]:
+    names = ", ".join(f"{count} {_clean(name)}" for name, count in sorted(report.events.items()))
+    notes = [
+        f"{count} {what}"
+        for count, what in (
+            (report.skipped, "not known"),
+            (report.duplicates, "met before"),
+            (report.tally.foreign, "lines of others"),
+        )
+        if count
+    ]
+    yield (
+        f"{path}: {counted(report.events.total(), 'event')}"
+        + (f" ({', '.join(notes)})" if notes else "")
+        + (f": {names}" if names else "")
+    )
+
+
 def _closing_lines(report: Report) -> Iterator[str]:
     state, files, snapshots = report.state, report.files, report.snapshots
     for proc, book in sorted(state.books.items()):
@@ -245,9 +333,21 @@ def _closing_lines(report: Report) -> Iterator[str]:
                 f"process {_clean(proc)}: {counted(book.lost, 'event')} lost of {book.end}, "
                 f"seq {_ranges(book.lost_ranges())}{_missing_segments(proc, report.found)}"
             )
+    unanswered = report.unanswered
+    for name, count in unanswered.most_common(_SHOWN):
+        yield f"no family answers {_clean(name)} x{count}{_meant(name)}"
+    if len(unanswered) > _SHOWN:
+        yield f"{len(unanswered) - _SHOWN} more recorders that no family answers"
+    yield from report.absent[:_TOLD]
+    if len(report.absent) > _TOLD:
+        yield f"{len(report.absent) - _TOLD} more without an event"
     if not files and not snapshots:
-        yield "no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)"
         return
+    lines = report.lines
+    yield (
+        f"{counted(lines.all, 'line')}: {counted(lines.events, 'event')}, "
+        f"{lines.met_before} met before, {lines.rejected} rejected, {lines.foreign} of others"
+    )
     unread = sum(r.unreadable is not None and r.unreadable.ours for r in files)
     faults = [
         counted(count, *names)
@@ -272,6 +372,12 @@ def _closing_lines(report: Report) -> Iterator[str]:
         f"of {counted(len(state.books), 'process', 'processes')}: "
         + (", ".join(faults) or "nothing is faulty")
     )
+
+
+def _meant(recorder: str) -> str:
+    """Which recorder a name that is none is most like."""
+    alike = get_close_matches(recorder, sorted(RECORDERS), 1, 0.8)
+    return f": did you mean {alike[0]}?" if alike else ""
 
 
 def _ranges(ranges: list[tuple[int, int]]) -> str:
@@ -306,18 +412,25 @@ def as_object(report: Report) -> dict[str, Any]:
     """The report as one object.
 
     - ``faulty``
+    - ``lines`` of all files: ``all`` = ``events`` + ``met_before`` + ``rejected`` + ``foreign``
+    - ``without_events``, one line an argument that names none, and what there is
+    - ``unanswered_recorders``: calls of recorders that no family answers, by name
     - ``snapshots``, one a snapshot: ``path``; ``segments`` (the last one that it stands for, by
       process); totals as for a file; ``lost_ranges`` by process; ``families_lacking`` (those
       that it does not hold, since their row of the table was another); ``problem`` (why it
       cannot be used, or null)
     - ``files``, one a file: ``path``; ``events``, ``rejected`` and ``refused`` (by name or
-      reason); ``not_known``; ``duplicates``; ``faults`` (the first 100, each with ``line``,
-      ``kind``, ``reason``, ``detail``); ``problem`` (why it was not read whole, or null)
+      reason); ``lines``; ``foreign`` (those of other programs); ``not_known``; ``duplicates``;
+      ``faults`` (the first 100, each with ``line``, ``kind``, ``reason``, ``detail``);
+      ``problem`` (why it was not read whole, or null)
     - ``processes``, one a process: its books (``logged`` = ``folded`` + ``refused`` +
       ``skipped`` + ``rejected`` + ``lost``); ``lost_ranges`` (first and last number); ``alive``
     """
     return {
         "faulty": report.faulty,
+        "lines": report.lines._asdict(),
+        "without_events": report.absent,
+        "unanswered_recorders": dict(report.unanswered),
         "snapshots": [
             {
                 "path": snapshot.given.source.shown,
@@ -339,6 +452,8 @@ def as_object(report: Report) -> dict[str, Any]:
                 "events": dict(sorted(file.events.items())),
                 "rejected": dict(file.rejected),
                 "refused": dict(file.refused),
+                "lines": file.tally.lines,
+                "foreign": file.tally.foreign,
                 "not_known": file.skipped,
                 "duplicates": file.duplicates,
                 "faults": [fault._asdict() for fault in file.faults],

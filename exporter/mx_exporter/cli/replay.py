@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..exposition.samples import Collector
     from ..offline.fold_sources import Outcome
     from ..offline.inputs import SnapshotInput
-    from ..offline.sources import Found
 
 #: Problems with single files that are printed one by one.
 _PRINTED = 10
@@ -52,9 +51,10 @@ def replay(
 ) -> int:
     """Fold LOGS and print the metrics that a scrape would have shown.
 
-    LOGS are directories, files, globs, or - for standard input; plain, .gz or .zst; as they
-    were written or inside the envelopes of log collectors, with the snapshots of directories
-    that were compacted. Without LOGS: the directory of the environment. Nothing is changed.
+    LOGS are directories, files, globs, or - for standard input; plain, compressed or archives; as
+    they were written or as log collectors and tools give them back, with the snapshots of
+    directories that were compacted. Without LOGS: the directory of the environment. Nothing is
+    changed. Exits with 1 when LOGS hold no event.
     """
     settings = read_settings(flags, names=["source_id_label", "created_series"])
     return run(
@@ -82,14 +82,15 @@ def run(
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
     :param created: with creation times in OpenMetrics.
     :param jobs: processes at most; None: as many as there are cores.
-    :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short, or
-        when a family could not be printed.
+    :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short,
+        when an argument names no event, or when a family could not be printed.
     :raises UsageError: a path names nothing.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
     from ..core.builtin import CATALOG
     from ..directory.generations import retry_overtaken
     from ..exposition.samples import derived_collectors
+    from ..offline.absence import without_events
     from ..offline.fold_logs import fold_logs
 
     with _Progress() as progress:
@@ -108,10 +109,15 @@ def run(
     failed = _print_page(collectors, output)
     if source_id_label:
         say(SOURCE_ID_WARNING)
-    _print_problems(found, snapshots, outcome)
+    _print_problems(snapshots, outcome)
+    absent = list(without_events(found, snapshots, outcome.tallies))
+    for line in absent[:_PRINTED]:
+        say(line)
+    if len(absent) > _PRINTED:
+        say(f"{len(absent) - _PRINTED} more have no event")
     for name, error in failed.items():
         say(f"{name} could not be printed: {type(error).__name__}: {error}")
-    return int(outcome.short or bool(failed))
+    return int(outcome.short or bool(failed) or bool(absent))
 
 
 def _print_page(collectors: Iterable[Collector], output: str) -> dict[str, Exception]:
@@ -135,7 +141,7 @@ def _print_page(collectors: Iterable[Collector], output: str) -> dict[str, Excep
     return failed
 
 
-def _print_problems(found: Found, snapshots: list[SnapshotInput], outcome: Outcome) -> None:
+def _print_problems(snapshots: list[SnapshotInput], outcome: Outcome) -> None:
     """Print on standard error what did not become metrics, if anything."""
     for given in snapshots:
         if given.snapshot.changed:
@@ -149,8 +155,6 @@ def _print_problems(found: Found, snapshots: list[SnapshotInput], outcome: Outco
     if len(outcome.problems) > _PRINTED:
         more = counted(len(outcome.problems) - _PRINTED, "more file was", "more files were")
         say(f"{more} left alone or not read whole")
-    if not found.sources and not snapshots:
-        say("no segments there (events-<12 hex digits>-<number>.jsonl, plain, .gz or .zst)")
     state = outcome.state
     faults = [
         counted(count, one, many)

@@ -5,8 +5,10 @@ A directory that an exporter compacted is its snapshot and the segments that rem
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ..core.catalog import Catalog
@@ -14,7 +16,7 @@ from ..core.snapshot_codec import Snapshot, load
 from ..core.snapshot_seal import BadSnapshot, check_size
 from ..core.state import State
 from ..errors import MxError
-from .reader import blocks
+from .reader import archived_snapshots, blocks
 from .sources import Found, Source, Unreadable, find
 from .writers import Writers, survey
 
@@ -77,9 +79,9 @@ def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
     """Read the snapshots; the segments that they stand for are sources no longer."""
     snapshots = []
     met: set[bytes] = set()
-    for source in found.snapshots:
+    for source, read in _all(found):
         try:
-            data = _contents(source)
+            data = read()
             given = SnapshotInput(source, load(catalog, data))
         except Unreadable as error:
             if error.vanished:
@@ -88,18 +90,36 @@ def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
         except BadSnapshot as error:
             snapshots.append(SnapshotInput(source, Snapshot(State(catalog)), str(error)))
         else:
-            found.cover(source, given.snapshot.segments)
+            if not source.member:
+                found.cover(source, given.snapshot.segments)
             if data not in met:  # a copy of the same one
                 snapshots.append(given)
             met.add(data)
     return snapshots
 
 
+def _all(found: Found) -> Iterator[tuple[Source, Callable[[], bytes]]]:
+    """The snapshots that were found or named, and those in archives, and how each is read."""
+    for source in found.snapshots:
+        yield source, partial(_contents, source)
+    for source in found.sources:
+        if source.segment is None and os.path.isfile(source.path):  # no pipe, which is read once
+            try:
+                for member, content in archived_snapshots(source):
+                    yield member, partial(_whole, content)
+            except Unreadable:
+                pass  # which is said when its lines are read
+
+
 def _contents(source: Source) -> bytes:
     """The bytes of a snapshot, decompressed; of one that is too large, no more than are kept."""
-    found = bytearray()
     check_size(source.size)
-    for block in blocks(source):
+    return _whole(blocks(source))
+
+
+def _whole(content: Iterable[bytes]) -> bytes:
+    found = bytearray()
+    for block in content:
         found += block
         check_size(len(found))
     return bytes(found)

@@ -1,6 +1,8 @@
-"""From a source to its events: blocks, lines, envelopes opened, lines decoded.
+"""From a source to its events: files, records, the events in them, decoded.
 
-Line numbers are kept all the way, so that a report can name the line that is at fault.
+Line numbers are kept all the way, so that a report can name the line that is at fault. A segment
+as the emitter wrote it is read as the exporter reads it, so that a replay agrees with what is
+served. Everything else is searched for events.
 """
 
 from __future__ import annotations
@@ -9,25 +11,25 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TypeAlias
 
 from mx_log.schema import MAX_LINE_BYTES
 
 from ..core.decode import REASONS, Decoder, Event, Rejected, ended
 from ..core.lines import LineSplitter
+from .archives import members
 from .decompress import Damaged, unpack
-from .envelopes import MAX_ENVELOPE_BYTES, Opened, Unwrapper
+from .lookup import Batch, Lookup, close_seams
+from .parts import Seams
+from .records import AROUND, Records
 from .sources import STDIN, Source, Unreadable, open_source
+from .tally import Tally
 
 _BLOCK = 128 * 1024
 
-#: What consecutive lines gave: the number of the first line (from 1), then one entry a line.
-Batch: TypeAlias = tuple[int, list[Event | Rejected]]
-
-#: Lines that are decoded at a time; a line of a collector may hold a hundred thousand of ours.
-_LINES = 1000
+#: Bytes in which the first line of a segment ends.
+_FIRST_LINE = 64 * 1024
 
 
 def ignore(_: int) -> None:
@@ -42,54 +44,105 @@ def read(
     seen: Callable[[int], None] = ignore,
     numbered: bool = False,
 ) -> Iterator[Batch]:
-    """The events of a source.
+    """The events of a source, all files of it one after the other, as `read_file` gives them."""
+    for file, content in files(source, seen):
+        seams, tally = Seams(), Tally()
+        yield from read_file(
+            file, content, decoder, tally, seams, writing=writing, numbered=numbered
+        )
+        for _, number, entries in close_seams(seams, decoder, {file.shown: tally}.__getitem__):
+            yield number, entries
 
-    A segment holds our lines as they are; any other file, and standard input, may hold
-    envelopes.
 
+def read_file(
+    source: Source,
+    content: Iterable[bytes],
+    decoder: Decoder,
+    tally: Tally,
+    seams: Seams,
+    *,
+    writing: bool = False,
+    numbered: bool = False,
+) -> Iterator[Batch]:
+    """The events of one file.
+
+    :param content: its bytes.
+    :param tally: counts its lines.
+    :param seams: gets what may be parts of lines that other files hold the rest of.
     :param writing: the segment's writer lives, and an unterminated last line waits for its end;
         otherwise it is decoded when it is whole, else rejected as torn.
-    :param seen: told how many bytes were read, as they lie in the file.
     :param numbered: the numbers of lines are needed. Without them many lines are given at a time,
         and the number of a batch is that of a line near it.
-    :raises Unreadable: at the start, or after all that could be read.
+    :raises Unreadable: after all that could be read.
     """
-    trouble: Unreadable | None = None
-    envelopes = None if source.segment else Unwrapper()
-    splitter = LineSplitter(MAX_ENVELOPE_BYTES if envelopes else MAX_LINE_BYTES)
+    trouble: list[Unreadable] = []
+    blocks = _until_trouble(content, trouble)
+    if source.segment:
+        first, blocks = _first_line(blocks)
+        if writing or _is_written(first, decoder):
+            yield from _segment(blocks, decoder, tally, writing=writing)
+            if trouble:
+                raise trouble[0]
+            return
+    records, lookup = Records(), Lookup(decoder, tally, numbered=numbered)
+    for block in blocks:
+        for run in records.feed(block):
+            yield from lookup.batches(run)
+    for run in records.rest():
+        yield from lookup.batches(run, last=True)
+    lookup.close(source.shown, seams)
+    if trouble:
+        raise trouble[0]
+
+
+def _until_trouble(content: Iterable[bytes], trouble: list[Unreadable]) -> Iterator[bytes]:
+    """Blocks as long as they can be read, so that what waits for the end is given all the same."""
+    try:
+        yield from content
+    except Unreadable as error:
+        trouble.append(error)
+
+
+def _first_line(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first line of a stream, as far as it is read, and the whole stream."""
+    head = b""
+    for block in blocks:
+        head += block
+        if b"\n" in block or len(head) >= _FIRST_LINE:
+            break
+    return head[: head.find(b"\n") + 1] or head[:_FIRST_LINE], chain([head], blocks)
+
+
+def _is_written(first: bytes, decoder: Decoder) -> bool:
+    """Whether a segment that begins so is as the emitter wrote it, and nobody's copy of it in
+    another form."""
+    if not first.endswith(b"\n"):
+        return len(first) >= _FIRST_LINE and first.lstrip(AROUND)[:1] not in (b"{", b"[")
+    return isinstance(decoder.decode_line(first[:-1]), Event)
+
+
+def _segment(
+    blocks: Iterable[bytes], decoder: Decoder, tally: Tally, *, writing: bool
+) -> Iterator[Batch]:
+    """The lines of a segment, each of which ought to be an event."""
+    splitter = LineSplitter(MAX_LINE_BYTES)
     number = 1
-    stream = blocks(source, seen)
-    while True:
-        try:
-            block = next(stream, None)
-        except Unreadable as error:
-            trouble = error
-            break
-        if block is None:
-            break
+    for block in blocks:
         for piece in _pieces(block):
             too_long = splitter.too_long
             lines = splitter.feed(piece)
             if splitter.too_long > too_long:
-                yield number, [Rejected("too_long", REASONS["too_long"])]
+                yield _counted(number, [Rejected("too_long", REASONS["too_long"])], tally)
             # A newline that ended no line ended an over-long one: the first in this piece.
             newlines = piece.count(b"\n") if splitter.too_long else len(lines)
             first = number + newlines - len(lines)
             number += newlines
-            if lines and numbered:
-                yield from _numbered(first, lines, envelopes, decoder)
-            elif lines:
-                for events in _unnumbered(lines, envelopes, decoder):
-                    yield first, events
-    if not writing:
-        tail = splitter.rest()
-        if tail:
-            for event in _decoded(envelopes.open(tail) if envelopes else [tail], decoder):
-                yield number, [ended(event)]
-        for event in _decoded(envelopes.rest() if envelopes else [], decoder):
-            yield number, [ended(event)]
-    if trouble is not None:
-        raise trouble
+            if lines:
+                yield from _decoded(first, lines, decoder, tally)
+    tail = b"" if writing else splitter.rest()
+    event = decoder.decode_line(tail) if tail else None
+    if event is not None:
+        yield _counted(number, [ended(event)], tally)
 
 
 def _pieces(block: bytes) -> Iterator[bytes]:
@@ -98,59 +151,46 @@ def _pieces(block: bytes) -> Iterator[bytes]:
     return (block[at : at + step] for at in range(0, len(block), step))
 
 
-def _unnumbered(
-    lines: list[bytes], envelopes: Unwrapper | None, decoder: Decoder
-) -> Iterator[list[Event | Rejected]]:
-    """What lines give, many at a time, whichever of them hold nothing or several."""
-    if envelopes is not None:
-        opened = list(chain.from_iterable(map(envelopes.open, lines)))
-        lines = [line for line in opened if isinstance(line, bytes)]
-        if len(lines) < len(opened):
-            yield [line for line in opened if isinstance(line, Rejected)]
-    for at in range(0, len(lines), _LINES):
-        yield decoder.decode(lines[at : at + _LINES])
-
-
-def _numbered(
-    first: int, lines: list[bytes], envelopes: Unwrapper | None, decoder: Decoder
-) -> Iterator[Batch]:
-    opened: list[list[Opened]] = (
-        [[line] for line in lines] if envelopes is None else list(map(envelopes.open, lines))
-    )
-    plain = [each[0] for each in opened if len(each) == 1 and isinstance(each[0], bytes)]
-    if len(plain) == len(lines):
-        events = decoder.decode(plain)
-        if len(events) == len(lines):
-            yield first, events
-            return
-    for number, each in enumerate(opened, first):  # some are blank, or hold nothing or several
-        for event in _decoded(each, decoder):
-            yield number, [event]
-
-
-def _decoded(opened: list[Opened], decoder: Decoder) -> Iterator[Event | Rejected]:
-    for line in opened:
-        event = line if isinstance(line, Rejected) else decoder.decode_line(line)
+def _decoded(first: int, lines: list[bytes], decoder: Decoder, tally: Tally) -> Iterator[Batch]:
+    events = decoder.decode(lines)
+    if len(events) == len(lines):
+        yield _counted(first, events, tally)
+        return
+    for number, line in enumerate(lines, first):  # some are blank
+        event = decoder.decode_line(line)
         if event is not None:
-            yield event
+            yield _counted(number, [event], tally)
+
+
+def _counted(number: int, entries: list[Event | Rejected], tally: Tally) -> Batch:
+    tally.add_entries(entries)
+    return number, entries
 
 
 # --------------------------------------------------------------------------------------
 # Bytes
 
 
-def blocks(source: Source, seen: Callable[[int], None] = ignore) -> Iterator[bytes]:
-    """The bytes of a source, decompressed. Raises `Unreadable`, at the start or at the end."""
-    if source.path != STDIN:
-        fd = open_source(source)
-    elif sys.stdin is not None:
-        fd = sys.stdin.fileno()
-    else:
-        raise Unreadable("is closed")
+def files(
+    source: Source, seen: Callable[[int], None] = ignore
+) -> Iterator[tuple[Source, Iterator[bytes]]]:
+    """The files that a source is: itself, or those of an archive. Raises `Unreadable`."""
+    fd = _opened(source)
     try:
-        raw = _raw(fd, seen)
-        # A plain segment is read as the exporter reads it, whatever it begins with.
-        yield from raw if source.lockable else unpack(raw)
+        # A zip archive is read from both ends.
+        regular = source.path != STDIN and os.path.isfile(source.path)
+        with open(fd, "rb", closefd=False) as file:
+            for member in members(_raw(fd, seen), file if regular else None):
+                given = source.within(member.name) if member.name else source
+                if given.passed_over:
+                    continue
+                if not given.snapshot or not member.name:
+                    yield given, _checked(member.blocks)
+                elif source.path == STDIN:
+                    raise Unreadable(
+                        f"holds a snapshot ({member.name}), which is read before all else; "
+                        "name the archive as a file"
+                    )
     except Damaged as error:
         raise Unreadable(str(error)) from None
     except OSError as error:
@@ -158,6 +198,54 @@ def blocks(source: Source, seen: Callable[[int], None] = ignore) -> Iterator[byt
     finally:
         if source.path != STDIN:
             os.close(fd)
+
+
+def archived_snapshots(source: Source) -> Iterator[tuple[Source, Iterator[bytes]]]:
+    """The snapshots in an archive, none in what is no archive. Raises `Unreadable`."""
+    fd = _opened(source)
+    try:
+        with open(fd, "rb", closefd=False) as file:
+            for member in members(_raw(fd, ignore), file):
+                if not member.name:
+                    return
+                given = source.within(member.name)
+                if given.snapshot and not given.passed_over:
+                    yield given, _checked(member.blocks)
+    except Damaged as error:
+        raise Unreadable(str(error)) from None
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    finally:
+        os.close(fd)
+
+
+def blocks(source: Source) -> Iterator[bytes]:
+    """The bytes of a source that is no archive, decompressed. Raises `Unreadable`."""
+    fd = _opened(source)
+    try:
+        yield from _checked(unpack(_raw(fd, ignore)))
+    except Damaged as error:
+        raise Unreadable(str(error)) from None
+    finally:
+        if source.path != STDIN:
+            os.close(fd)
+
+
+def _opened(source: Source) -> int:
+    if source.path != STDIN:
+        return open_source(source)
+    if sys.stdin is None:
+        raise Unreadable("is closed")
+    return sys.stdin.fileno()
+
+
+def _checked(content: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        yield from content
+    except Damaged as error:
+        raise Unreadable(str(error)) from None
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
 
 
 def _raw(fd: int, seen: Callable[[int], None]) -> Iterator[bytes]:

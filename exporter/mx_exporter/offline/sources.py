@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mx_log.files import SNAPSHOT_NAME, SegmentName, parse_segment_name
+from mx_log.files import SNAPSHOT_NAME, SegmentName, is_ours, parse_segment_name
 from mx_log.locks import NotRegular, open_regular
 
 from ..config import resolve_directory
@@ -23,13 +23,18 @@ from ..errors import MxError, UsageError
 STDIN = "-"
 
 #: Suffixes of compressed files.
-_PACKED = (".gz", ".zst")
+_PACKED = (".gz", ".zst", ".xz", ".bz2")
 
 #: How far lines of ours shrink when they are packed.
 _PACKING = 10
 
 #: A file that was named is a snapshot when its name ends like this.
 _SNAPSHOT_SUFFIX = ".snapshot"
+
+
+def shown(path: str) -> str:
+    """A path as text that any terminal and JSON can take."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 class Unreadable(MxError):
@@ -56,13 +61,36 @@ class Source(NamedTuple):
     listed: bool = False
     #: Bytes in the file, 0 when that cannot be told.
     size: int = 0
+    #: The argument that named it.
+    argument: str = ""
+    #: Its name in the archive that it is in; ``path`` is the archive's then.
+    member: str = ""
 
     @property
     def shown(self) -> str:
         """The path as text that any terminal and JSON can take."""
-        if self.path == STDIN:
-            return "standard input"
-        return os.fsencode(self.path).decode("utf-8", "backslashreplace")
+        path = "standard input" if self.path == STDIN else self.path
+        return shown(f"{path}:{self.member}" if self.member else path)
+
+    def within(self, member: str) -> Source:
+        """A file of the archive that this is."""
+        bare, packed = _bare(os.path.basename(member.rpartition(":")[2]))
+        segment = parse_segment_name(bare)
+        return Source(
+            self.path,
+            segment,
+            packed,
+            bare.endswith(_SNAPSHOT_SUFFIX),
+            argument=self.argument,
+            member=member,
+        )
+
+    @property
+    def passed_over(self) -> bool:
+        """Whether a directory that it lies in does not count it among its logs: a lock, a segment
+        or a snapshot in the making, a bad one."""
+        name = os.path.basename(self.member.rpartition(":")[2])
+        return self.segment is None and is_ours(name) and name != SNAPSHOT_NAME
 
     @property
     def proc(self) -> str:
@@ -88,6 +116,8 @@ class Found:
     snapshots: list[Source] = field(default_factory=list)
     #: Directories that were named, whose new segments belong to the sources as well.
     directories: list[str] = field(default_factory=list)
+    #: What was named, in order.
+    arguments: list[str] = field(default_factory=list)
     #: The snapshots of all directories that may be compacted meanwhile.
     generations: Generations = field(default_factory=Generations)
     #: Directory of a snapshot -> process -> number of the last segment that it stands for.
@@ -127,6 +157,7 @@ def find(logs: Iterable[str]) -> Found:
     sources: dict[str, Source] = {}
     snapshots: dict[str, Source] = {}
     for log in list(logs) or [default_directory()]:
+        found.arguments.append(log)
         for path in _matching(log):
             if path == STDIN:
                 given = [Source(STDIN)]
@@ -136,7 +167,7 @@ def find(logs: Iterable[str]) -> Found:
                 given = list(ours_in(path))
             else:
                 given = [_named(path)]
-            for source in given:
+            for source in (each._replace(argument=log) for each in given):
                 if source.snapshot:
                     found.generations.note(os.path.dirname(source.path) or os.curdir)
                     snapshots.setdefault(os.path.realpath(source.path), source)

@@ -25,7 +25,7 @@ import pytest
 from mx_emitter import get_logger, metrics
 from mx_emitter.modelexpress.log_capture import Capture
 from mx_emitter.recorders import Recorders
-from mx_log.schema import EVENTS, TEXT
+from mx_log.schema import EVENTS, RECORDERS, TEXT
 from tests.support.emitting import Log
 
 INF = float("inf")
@@ -772,3 +772,9 @@ def test_an_iterator_is_left_to_its_owner(log: Log) -> None:
     metrics.observe_candidate_loads(ordered)
     assert len(list(ordered)) == 1
     assert not log.directory.exists()
+
+
+def test_the_schema_names_all_recorders() -> None:
+    """By which a misspelt one is told from one of a newer client."""
+    prefixes = ("record_", "observe_", "time_")
+    assert {name for name in dir(Recorders) if name.startswith(prefixes)} == RECORDERS

@@ -123,8 +123,7 @@ def _spread(
             }
             for done in as_completed(pending):
                 part = done.result()
-                whole.state.merge(part.state)
-                whole.problems += part.problems
+                whole.add(part)
                 seen(sum(source.size for source in pending[done]))
         except BaseException as error:
             # What they have in hand may take minutes.

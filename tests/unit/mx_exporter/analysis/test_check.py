@@ -34,13 +34,13 @@ def test_the_report_of_a_faultless_log_is_short(tmp_path: Path, checked: Checked
     log = Lines()
     lines = (log("source_attempted", policy="p", result="r") for _ in range(3))
     path = load_logs.segment(log, tmp_path, 0, lines)
-    assert checked(tmp_path) == (
-        0,
-        [
-            f"{path}: 4 events: 1 process_started, 3 source_attempted",
-            "1 file, 4 events of 1 process: nothing is faulty",
-        ],
-    )
+    summary = [
+        "4 lines: 4 events, 0 met before, 0 rejected, 0 of others",
+        "1 file, 4 events of 1 process: nothing is faulty",
+    ]
+    assert checked(tmp_path) == (0, summary)
+    by_name = f"{path}: 4 events: 1 process_started, 3 source_attempted"
+    assert checked(tmp_path, verbose=True) == (0, [by_name, *summary])
 
 
 def faulty(directory: Path) -> tuple[Path, Path]:
@@ -74,7 +74,7 @@ def faulty(directory: Path) -> tuple[Path, Path]:
 
 def test_every_fault_with_its_file_and_line(tmp_path: Path, checked: Checked) -> None:
     first, second = faulty(tmp_path)
-    code, report = checked(tmp_path)
+    code, report = checked(tmp_path, verbose=True)
     assert code == 3
     not_json = CATALOG.decoder.decode_line(b"not json")
     assert isinstance(not_json, Rejected)
@@ -99,6 +99,7 @@ def test_every_fault_with_its_file_and_line(tmp_path: Path, checked: Checked) ->
         "process aaaaaaaaaaaa: 2 events lost of 10, seq 2-3",
         "process bbbbbbbbbbbb: 7 events lost of 8, seq 0-6 (its segments 0-1 are not among these "
         "logs)",
+        "13 lines: 8 events, 1 met before, 4 rejected, 0 of others",
         "2 files, 9 events of 2 processes: 4 lines rejected, 4 observations refused, 9 events lost",
     ]
 
@@ -159,9 +160,10 @@ def test_a_rejected_line_that_is_met_twice_is_one_fault(tmp_path: Path, checked:
     assert checked(tmp_path / "0", tmp_path / "1") == (
         3,
         [
-            f"{tmp_path / '0'}: 0 events",
             f"{tmp_path / '0'} line 1: rejected, wrong_type: {detail}",
-            f"{tmp_path / '1'}: 0 events (2 met before)",
+            f"{tmp_path / '0'}: 1 line, which is no event",
+            f"{tmp_path / '1'}: 2 lines, none an event",
+            "3 lines: 0 events, 2 met before, 1 rejected, 0 of others",
             "2 files, 0 events of 1 process: 1 line rejected",
         ],
     )
@@ -172,7 +174,7 @@ def test_each_kind_of_fault_alone_is_enough(fault: str, tmp_path: Path, checked:
     log = Lines()
     lines = [log.header(), log("sources_ordered", policy="p", seconds=1)]
     if fault == "rejected":
-        lines.append(b"[]\n")
+        lines.append(b'{"event":"x","proc":5}\n')
     elif fault == "refused":
         lines.append(log("sources_ordered", policy="p", seconds="1"))
     elif fault == "lost":
@@ -195,11 +197,32 @@ def test_a_refused_event_is_told_of_where_it_stood_first(tmp_path: Path) -> None
 
 def test_many_faults_are_counted(tmp_path: Path, checked: Checked) -> None:
     path = tmp_path / "log"
-    path.write_bytes(b"junk\n" * 1000 + b"[]\n" * 5)
+    path.write_bytes(b'{"event":"x\n' * 1000 + b'{"event":"x","seq":0}\n' * 5)
     code, report = checked(path)
     assert code == 3
-    assert len(report) == 103
-    assert report[101] == f"{path}: 905 more such lines; in all 1000 not_json, 5 not_object"
+    assert len(report) == 104
+    assert report[100] == f"{path}: 905 more such lines; in all 1000 not_json, 5 wrong_type"
+
+
+def test_a_report_of_many_files_is_a_page(tmp_path: Path, checked: Checked) -> None:
+    for number in range(300):
+        (tmp_path / f"{number:03}.log").write_bytes(b'{"event":"x\n')
+    code, report = checked(tmp_path / "*.log")
+    assert code == 3
+    assert len(report) == 106
+    assert report[102] == "198 more such lines about files; -v shows all"
+    assert len(checked(tmp_path / "*.log", verbose=True)[1]) == 603
+
+
+def test_recorders_that_nothing_answers(tmp_path: Path, checked: Checked) -> None:
+    log = Lines()
+    calls = ["record_nixl_recieve", "record_nixl_recieve", "frobnicate"]
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(log("recorder_called", recorder=name) for name in calls))
+    assert checked(path)[1][:2] == [
+        "no family answers record_nixl_recieve x2: did you mean record_nixl_receive?",
+        "no family answers frobnicate x1",
+    ]
 
 
 def test_shipped_twice_is_no_fault(tmp_path: Path, checked: Checked) -> None:
@@ -208,7 +231,7 @@ def test_shipped_twice_is_no_fault(tmp_path: Path, checked: Checked) -> None:
     code, report = checked(tmp_path)
     assert code == 0
     assert report[-1].endswith("of 3 processes: nothing is faulty")
-    assert "25 met before" in report[1]
+    assert report[0] == "300 lines: 150 events, 150 met before, 0 rejected, 0 of others"
 
 
 @pytest.mark.parametrize("wrap", [envelopes.cri, envelopes.docker])
@@ -223,7 +246,7 @@ def test_what_a_teeing_exporter_says_of_itself_is_no_fault(
     assert code == 0
     assert report[-1].endswith(" of 3 processes: nothing is faulty")
     node.write_bytes(wrap(lines) + said.replace(b"stderr", b"stdout"))
-    assert checked(node)[0] == 3
+    assert checked(node)[0] == 0
 
 
 def test_the_end_of_a_log_that_is_being_written_is_no_fault(
@@ -246,13 +269,13 @@ def test_what_cannot_be_read_whole_is_a_fault_and_what_is_not_ours_none(
     os.mkfifo(tmp_path / "events-bbbbbbbbbbbb-0.jsonl")
     code, report = checked(tmp_path)
     assert code == 0
-    assert report[1] == f"{tmp_path}/events-bbbbbbbbbbbb-0.jsonl: is no regular file, left alone"
+    assert report[0] == f"{tmp_path}/events-bbbbbbbbbbbb-0.jsonl: is no regular file, left alone"
     packed = Path(f"{path}.gz")
     packed.write_bytes(gzip.compress(path.read_bytes())[:-4])
     path.unlink()
     code, report = checked(tmp_path)
     assert code == 3
-    assert report[1] == f"{packed}: the gzip data ends in the middle"
+    assert report[0] == f"{packed}: the gzip data ends in the middle"
     assert report[-1].endswith("of 1 process: 1 file not read whole")
 
 

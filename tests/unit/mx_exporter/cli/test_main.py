@@ -20,6 +20,7 @@ from mx_exporter.cli.main import cli
 from mx_exporter.config import OPTIONS
 from mx_log.schema import VERSION
 from tests import support
+from tests.support import Lines
 
 BIN = Path(sys.executable).parent / "mx-metrics"
 
@@ -110,7 +111,8 @@ def test_a_bad_variable_is_wrong_use_and_named(variable: str, value: str) -> Non
 
 
 def test_a_bad_port_is_no_matter_to_a_replay(tmp_path: Path) -> None:
-    assert run("replay", str(tmp_path), MX_METRICS_PORT="http").returncode == 0
+    (tmp_path / "log").write_bytes(Lines().header())
+    assert run("replay", str(tmp_path / "log"), MX_METRICS_PORT="http").returncode == 0
 
 
 def test_a_port_in_use_and_a_port_that_may_not_be_bound(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "between marking and listing": (sources, "ours_in"),
     "between listing and the snapshot": (inputs, "_read_snapshots"),
     "between the snapshot and the locks": (inputs, "survey"),
-    "before a segment is opened": (fold_sources, "read"),
+    "before a segment is opened": (fold_sources, "files"),
 }
 
 
@@ -88,7 +88,7 @@ def test_a_replay_that_is_overtaken_starts_over(
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(inputs, "_read_snapshots"), (inputs, "survey"), (check, "read")]
+    ("where", "name"), [(inputs, "_read_snapshots"), (inputs, "survey"), (check, "files")]
 )
 def test_a_check_that_is_overtaken_starts_over(
     where: Any,
@@ -135,7 +135,7 @@ def test_a_segment_that_somebody_removed_is_told_and_no_more(
     paths = ranks(tmp_path, processes=2)
     Owner(tmp_path).compact()
     path = next(path for path in paths if path.exists())
-    monkeypatch.setattr(fold_sources, "read", before(fold_sources.read, path.unlink, 1))
+    monkeypatch.setattr(fold_sources, "files", before(fold_sources.files, path.unlink, 1))
     assert replay.run((str(tmp_path),)) == 0
     said = capfdbinary.readouterr().err.decode().splitlines()
     assert said[0] == f"mx-metrics: {path}: cannot be opened: No such file or directory"

@@ -79,8 +79,11 @@ def test_foreign_files_of_a_directory_are_left_alone(tmp_path: Path, run: Run) -
 
 def test_an_empty_directory_is_said(tmp_path: Path, run: Run) -> None:
     code, out, err = run(tmp_path)
-    assert (code, out) == (0, b"")
-    assert "no segments there" in err
+    assert (code, out) == (1, b"")
+    assert err == (
+        f"mx-metrics: {tmp_path}: no segments there (events-<12 hex digits>-<number>.jsonl, plain "
+        "or compressed), and nothing else\n"
+    )
 
 
 def test_what_is_no_regular_file_is_left_alone(tmp_path: Path, run: Run) -> None:

@@ -36,7 +36,9 @@ def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
     ranks(tmp_path)
     parent = os.getpid()
     monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(fold_sources, "read", lambda *_, **__: os.getpid() == parent or os._exit(9))
+    monkeypatch.setattr(
+        fold_sources, "read_file", lambda *_, **__: os.getpid() == parent or os._exit(9)
+    )
     with pytest.raises(MxError, match="died; try again with --jobs 1"):
         page(tmp_path, jobs=2)
 
@@ -47,7 +49,7 @@ from mx_exporter.cli import main as cli
 from mx_exporter.offline import fold_sources
 from mx_exporter.offline.engines import process_pool
 process_pool._WORTH_SPREADING = 0
-fold_sources.read = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
+fold_sources.read_file = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
 sys.exit(cli.main(["replay", "--jobs", "2", sys.argv[1]]))
 """
 
