@@ -25,7 +25,8 @@ import pytest
 from mx_emitter import get_logger, metrics
 from mx_emitter.modelexpress.log_capture import Capture
 from mx_emitter.recorders import Recorders
-from mx_log.schema import EVENTS, RECORDERS, TEXT
+from mx_log import schema
+from mx_log.schema import EVENTS, TEXT
 from tests.support.emitting import Log
 
 INF = float("inf")
@@ -777,4 +778,4 @@ def test_an_iterator_is_left_to_its_owner(log: Log) -> None:
 def test_the_schema_names_all_recorders() -> None:
     """By which a misspelt one is told from one of a newer client."""
     prefixes = ("record_", "observe_", "time_")
-    assert {name for name in dir(Recorders) if name.startswith(prefixes)} == RECORDERS
+    assert {name for name in dir(Recorders) if name.startswith(prefixes)} == schema.RECORDERS
