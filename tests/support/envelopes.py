@@ -122,7 +122,7 @@ def vector_partial(lines: list[bytes]) -> bytes:
 
 
 def two_pods(lines: list[bytes]) -> bytes:
-    """Parts of a line of one pod, with a whole line of another between them."""
+    """Parts of lines of two pods, by turns."""
     out: list[object] = []
 
     def part(pod: str, tag: str, text: str) -> None:
@@ -130,10 +130,11 @@ def two_pods(lines: list[bytes]) -> bytes:
         out.append({"stream": "stdout", "logtag": tag, "log": text, **around})
 
     for first, second in zip(lines[::2], [*lines[1::2], b"{}"], strict=False):
-        text = first.decode()
-        part("a", "P", text[: len(text) // 2])
-        part("b", "F", second.decode())
-        part("a", "F", text[len(text) // 2 :])
+        texts = [("a", first.decode()), ("b", second.decode())]
+        for pod, text in texts:
+            part(pod, "P", text[: len(text) // 2])
+        for pod, text in texts:
+            part(pod, "F", text[len(text) // 2 :])
     return _json_lines(out)
 
 

@@ -201,8 +201,8 @@ _LAYERS: tuple[tuple[re.Pattern[bytes], Callable[[Iterable[bytes]], Iterator[byt
     ),
     (re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff"), _recode("utf-32")),
     (re.compile(rb"\xff\xfe|\xfe\xff"), _recode("utf-16")),
-    (re.compile(rb"(?:[\t\r\n -~]\0){4}"), _recode("utf-16-le")),
-    (re.compile(rb"(?:\0[\t\r\n -~]){4}"), _recode("utf-16-be")),
+    (re.compile(rb"(?:[\t\r\n\x1b -~]\0){4}"), _recode("utf-16-le")),
+    (re.compile(rb"(?:\0[\t\r\n\x1b -~]){4}"), _recode("utf-16-be")),
 )
 
 #: How begins what is not read, and what to do with it.

@@ -40,8 +40,11 @@ _CRI = re.compile(
     re.DOTALL,
 )
 
-#: Where an object may begin, or a text that holds one.
-_BEGINNING = re.compile(r'\{\s*"|"\s*\{\\+"|"\{""|\[\s*[{"]')
+#: Where an object may begin, quoted or not, or a list.
+_BEGINNING = re.compile(r'\{\s*"|\{\\+"|\[\s*[{"]')
+
+#: The same as CSV quotes it.
+_CSV = re.compile(r'\{""(?!\s*:)')
 
 #: How an event begins, at any depth of quotes, that was not parsed and written again.
 _EVENT_BEGINS = re.compile(rb'\{\\*"+event\\*"+:')
@@ -104,7 +107,7 @@ class Finder:
     def _line(self, line: bytes, around: Around, mark: Mark, depth: int) -> Iterator[Entry]:
         bare = line.strip(AROUND)
         match = _CRI.fullmatch(line.lstrip(AROUND).removesuffix(b"\r"))
-        if match is not None and not (mark.partial and mark.told):
+        if match is not None and not (mark.partial and (mark.told or _is_cut_off(match))):
             envelope = {"stream": match["stream"].decode()}
             told = PART if match["tag"] == b"P" else LAST
             yield from self._text(
@@ -121,6 +124,10 @@ class Finder:
             if self.parts.waits(origin):
                 yield from self._go_on(origin, text, mark, depth)
                 return
+            if self.parts.is_open(origin):
+                self._held = True
+                self.parts.head(origin, text, self._number, partial=mark.partial)
+                return
         if mark.rest:
             first = mark.head and self.parts.is_first(origin)
             if mark.partial and _is_cut(text) and not (first and bare[:1] != b"{"):
@@ -128,8 +135,7 @@ class Finder:
                 if not self.parts.hold(origin, text, self._number):
                     yield _TOO_LONG
                 return
-            begun = first and (mark.partial or self.parts.is_open(origin))
-            found = [] if begun else list(self._whole(bare, around, depth))
+            found = [] if first and mark.partial else list(self._whole(bare, around, depth))
             if first and not found and bare:
                 self._held = True
                 self.parts.head(origin, text, self._number, partial=mark.partial)
@@ -165,20 +171,20 @@ class Finder:
             if beginning is None:
                 break
             at = beginning.start()
-            if shown.startswith('"{""', at):  # as CSV quotes
+            if _CSV.match(shown, at):
                 yield from self._whole(text[at:].replace(b'""', b'"'), around, depth + 1)
                 return
+            # Within quotes it goes on to the quote that ends them.
+            quote = '"' if shown.startswith("{\\", at) else ""
             try:
-                _, end = scan(shown, at)
+                _, end = scan(quote + shown[at:] if quote else shown, 0 if quote else at)
             except (Broken, Incomplete):
                 broken = broken or _EVENT_BEGINS.match(text, at) is not None
-                broken = broken or (
-                    shown[at] == '"' and _EVENT_BEGINS.match(text, at + 1) is not None
-                )
                 at += 1
                 tries += 1
                 continue
-            piece = text[at:end]
+            end += at - 1 if quote else 0
+            piece = quote.encode() + text[at:end]
             found = list(self._value(_parsed(piece), piece, around, depth))
             yield from found
             tries = 0 if found else tries + 1
@@ -308,6 +314,11 @@ def _parsed(text: bytes) -> Any:
         return json.loads(text.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
         return None
+
+
+def _is_cut_off(match: re.Match[bytes]) -> bool:
+    """Whether a line of CRI says that it is whole, and is not: somebody cut it later."""
+    return match["tag"] == b"F" and _is_cut(match["payload"] or b"")
 
 
 def _is_cut(text: bytes) -> bool:

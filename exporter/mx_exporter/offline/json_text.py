@@ -137,7 +137,7 @@ class JsonText:
         if self._open[-1] == "[":
             return self._value(at, at, final)
         key = _KEY.match(text, at)
-        if key is not None:
+        if key is not None and key.end() - at <= self._limit:
             return self._value(at, key.end(), final)
         more = not final and len(text) - at <= self._limit and _KEY_CUT.match(text, at)
         return None if more else self._leave(at)

@@ -158,15 +158,16 @@ class Parts:
         return Part(number, b"".join(parts))
 
     def is_first(self, origin: str) -> bool:
-        """Whether no text of an origin was met, or only the first parts of its first line."""
-        return self.is_open(origin) or (origin not in self._met and len(self._met) < _MAX_ORIGINS)
+        """Whether no text of an origin was met."""
+        return origin not in self._met and len(self._met) < _MAX_ORIGINS
 
     def is_open(self, origin: str) -> bool:
         """Whether the first line of an origin is not at its end yet."""
         return origin in self._open
 
     def head(self, origin: str, text: bytes, number: int, *, partial: bool) -> None:
-        """Keep what `is_first`; another file may hold what comes before it."""
+        """Keep what `is_first`, and what follows of the same line; another file may hold what comes
+        before it."""
         before = self.heads.get(origin, Part(number, b""))
         if len(before.text) < MAX_LINE_BYTES:
             self.heads[origin] = Part(before.number, before.text + text)

@@ -78,7 +78,7 @@ class Records:
                     yield Run([self._number], [line])
                     return
                 self._text = JsonText(self._number, self._limit)
-                yield from self.feed(line)
+                yield from self.feed(line.lstrip(AROUND))
             else:
                 return
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mx_exporter.analysis.check import examine
@@ -231,6 +231,20 @@ def test_no_line_of_others_goes_uncounted(lines: list[bytes], tmp_path: Path) ->
     assert examine(CATALOG, (str(path),)).lines == (len(lines), 0, 0, 0, len(lines))
 
 
+@pytest.mark.parametrize("line", [b"INFO hello", b'{"level":"info"}', b'{"log":"hi\\n"}', b" \t"])
+def test_lines_of_others_are_counted_in_any_number(
+    line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where many are told at a time."""
+    monkeypatch.setattr(reader, "_BLOCK", 512)
+    path = tmp_path / "log"
+    path.write_bytes((line + b"\n") * 1000 + E)
+    others = 1000 if line.strip() else 0
+    assert examine(CATALOG, (str(path),)).lines == (others + 1, 1, 0, 0, others)
+
+
+@example(data=b"\0{", cuts=[1])
+@example(data=b" \xef\xbb\xbf[ [\r\n\0[\0", cuts=[4])
 @given(data=anything, cuts=st.lists(st.integers(0, 2000), max_size=8))
 @settings(deadline=None)
 def test_records_do_not_depend_on_blocks(data: bytes, cuts: list[int]) -> None:
@@ -387,6 +401,7 @@ def test_lines_none_of_which_is_an_event(tmp_path: Path, run: Run) -> None:
         (b'{"event":"hello","level":"info"}', ""),
         (b'{"event":"x","proc":"a","seq":-1,"timestamp":"","scheme":""}', "r"),
         (b'{"event":"a","event":"b","proc":"a","seq":0}', "r"),
+        (E.replace(b"{", b'{"event":"nixl_failed",', 1), "r"),
         (b"{" * 5000, ""),
         (b'{"a":' * 5000 + b"1", ""),
         (E.replace(b'"source_attempted"', b'"of_the_future"'), "e"),
