@@ -1,0 +1,1 @@
+"""What a log says of the loads of a model: the timeline, as pure values and functions."""
