@@ -21,7 +21,7 @@ def test_imports_go_down() -> None:
     assert violations(support.ROOT, PAGE) == []
 
 
-def test_the_core_is_pure() -> None:
+def test_core_and_loads_are_pure() -> None:
     assert impurities(support.ROOT) == []
 
 
@@ -61,8 +61,9 @@ def test_an_import_that_goes_another_way_is_found(house: Path, module: str, line
     assert found.startswith(f"{module} line ")
 
 
-def test_a_clock_in_the_core_is_found(house: Path) -> None:
-    with open(house / "exporter/mx_exporter/core/fold.py", "a") as file:
+@pytest.mark.parametrize("module", ["core/fold.py", "loads/story.py"])
+def test_a_clock_in_a_pure_room_is_found(house: Path, module: str) -> None:
+    with open(house / "exporter/mx_exporter" / module, "a") as file:
         file.write("\ndef now():\n    import time\n    return time.time()\n")
     (found,) = impurities(house)
     assert found.endswith("imports time")

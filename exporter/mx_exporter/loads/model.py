@@ -7,12 +7,13 @@ durations are right, and the load is marked. What no event says is None, never a
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
 
-_EPOCH = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)
 
 #: What became of a load: `Load.outcome`.
 OUTCOMES = {
@@ -191,6 +192,23 @@ def between(first: str, second: str) -> float:
 
 def microseconds(timestamp: str) -> int:
     """A timestamp of a line as microseconds since 1970."""
-    days = date.fromisoformat(timestamp[:10]).toordinal() - _EPOCH
     seconds = int(timestamp[11:13]) * 3600 + int(timestamp[14:16]) * 60 + int(timestamp[17:19])
-    return (days * 86_400 + seconds) * 1_000_000 + int(timestamp[20:26])
+    return (_day(timestamp[:10]) * 86_400 + seconds) * 1_000_000 + int(timestamp[20:26])
+
+
+def earlier(timestamp: str, seconds: float) -> str:
+    """The timestamp so many seconds before another one."""
+    moment = _EPOCH + timedelta(microseconds=microseconds(timestamp))
+    try:
+        moment -= timedelta(seconds=seconds)
+    except OverflowError:
+        moment = datetime.min
+    return moment.isoformat(timespec="microseconds") + "Z"
+
+
+@lru_cache(maxsize=64)
+def _day(day: str) -> int:
+    """Days since 1970. The 31st of a month that has 30 is the day after the 30th."""
+    year, month, number = day.split("-")
+    first = date(int(year), int(month), 1)
+    return first.toordinal() - _EPOCH.toordinal() + int(number) - 1
