@@ -6,6 +6,8 @@ For notebooks and scripts, logs after the fact:
     state = mx_exporter.replay("/var/run/mx-metrics")
     for family in mx_exporter.samples(state):
         print(family.name, len(family.series))
+    for load in mx_exporter.timeline("/var/run/mx-metrics"):
+        print(load.began, load.process.pod, load.rank, load.outcome, load.seconds)
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     from .core.catalog import Catalog
     from .core.state import State
     from .exposition.samples import FamilySamples
+    from .loads.model import Load
 
-__all__ = ["Catalog", "State", "__version__", "replay", "samples"]
+__all__ = ["Catalog", "Load", "State", "__version__", "replay", "samples", "timeline"]
 
 
 def replay(*logs: str, catalog: Catalog | None = None, jobs: int | None = None) -> State:
@@ -53,6 +56,23 @@ def samples(
     return derived_families(_catalog(catalog), state, source_id_label=source_id_label)
 
 
+def timeline(*logs: str, jobs: int | None = None) -> Iterator[Load]:
+    """The loads that logs tell of, each as soon as it is complete, in no order.
+
+    Those that never ended come last. Loads of which only a snapshot is left cannot be told. What
+    cannot be read is passed over; ``mx-metrics check`` says what that is.
+
+    :param logs: directories, files, patterns; none is the directory of the environment.
+    :param jobs: processes at most; None: as many as there are cores.
+    :raises UsageError: a path names nothing.
+    """
+    from .core.builtin import CATALOG
+    from .directory.generations import retry_overtaken
+    from .offline.read_loads import LoadReader
+
+    return iter(retry_overtaken(lambda: LoadReader(CATALOG, logs, jobs=jobs)))
+
+
 def _catalog(given: Catalog | None) -> Catalog:
     from .core.builtin import CATALOG
 
@@ -64,6 +84,8 @@ def __getattr__(name: str) -> Any:
         from .core.catalog import Catalog as found
     elif name == "State":
         from .core.state import State as found  # type: ignore[assignment]
+    elif name == "Load":
+        from .loads.model import Load as found  # type: ignore[assignment]
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return found

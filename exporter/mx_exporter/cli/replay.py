@@ -110,14 +110,14 @@ def run(
     if source_id_label:
         say(SOURCE_ID_WARNING)
     _print_problems(snapshots, outcome)
-    absent = list(without_events(found, snapshots, outcome.tallies))
+    absent = list(without_events(found, snapshots, outcome.read.tallies))
     for line in absent[:_PRINTED]:
         say(line)
     if len(absent) > _PRINTED:
         say(f"{len(absent) - _PRINTED} more have no event")
     for name, error in failed.items():
         say(f"{name} could not be printed: {type(error).__name__}: {error}")
-    return int(outcome.short or bool(failed) or bool(absent))
+    return int(outcome.read.short or bool(failed) or bool(absent))
 
 
 def _print_page(collectors: Iterable[Collector], output: str) -> dict[str, Exception]:
@@ -150,10 +150,10 @@ def _print_problems(snapshots: list[SnapshotInput], outcome: Outcome) -> None:
                 f"{given.source.shown}: derived with another table, so {families} "
                 f"{'hold' if given.snapshot.changed[1:] else 'holds'} only what is in the segments"
             )
-    for source, error in outcome.problems[:_PRINTED]:
+    for source, error in outcome.read.problems[:_PRINTED]:
         say(f"{source.shown}: {error}")
-    if len(outcome.problems) > _PRINTED:
-        more = counted(len(outcome.problems) - _PRINTED, "more file was", "more files were")
+    if len(outcome.read.problems) > _PRINTED:
+        more = counted(len(outcome.read.problems) - _PRINTED, "more file was", "more files were")
         say(f"{more} left alone or not read whole")
     state = outcome.state
     faults = [

@@ -268,6 +268,8 @@ def _type_of(event: schema.Event) -> type[Event]:
         tag=event.name,
         tag_field="event",
         kw_only=True,
+        # What a line leaves out, a line that is made of the event leaves out as well.
+        omit_defaults=True,
         gc=False,
     )
     return made

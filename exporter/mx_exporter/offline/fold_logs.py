@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ..core.catalog import Catalog
+from ..core.fold import Fold
+from ..core.state import Overlap, State
+from ..directory.generations import Generations
 from ..errors import MxError
-from .engines.process_pool import fold_all
-from .fold_sources import Outcome
+from .engines.process_pool import group, processes, spread
+from .fold_sources import Outcome, fold_sources, settle
 from .inputs import SnapshotInput, find_inputs, merge_snapshots
+from .read_sources import Read
 from .reader import ignore
-from .sources import Found
+from .sources import Found, Source
+from .writers import Writers
 
 
 class Folded(NamedTuple):
@@ -61,3 +67,68 @@ def fold_logs(
         seen=seen,
     )
     return Folded(found, snapshots, outcome)
+
+
+def fold_all(
+    catalog: Catalog,
+    sources: list[Source],
+    writers: Writers,
+    *,
+    base: State | None = None,
+    generations: Generations | None = None,
+    max_series: int | None = None,
+    jobs: int | None = None,
+    seen: Callable[[int], None] = ignore,
+) -> Outcome:
+    """Fold all sources, in several processes where that pays and changes nothing: their states
+    merge to the same bytes as one process would give, since merging is exact.
+
+    :param base: the state to go on from; it is used up.
+    :param generations: of the directories that may be compacted meanwhile.
+    :param max_series: of each `Fold`.
+    :param jobs: processes at most; None: one a core.
+    :param seen: told the bytes that were read since it was told last.
+    :raises StartOver: a source is gone, and its directory has another snapshot.
+    """
+    base = State(catalog) if base is None else base
+    jobs = processes(jobs)
+    groups = group(sources, jobs)
+    if jobs > 1 and len(groups) > 1:
+        try:
+            return _spread(
+                catalog,
+                groups,
+                writers,
+                copy.deepcopy(base),
+                generations,
+                max_series,
+                min(jobs, len(groups)),
+                seen,
+            )
+        except Overlap:
+            pass  # the files do not hold the writers that their names say
+    return fold_sources(catalog, sources, writers, base, generations, max_series, seen)
+
+
+def _spread(
+    catalog: Catalog,
+    groups: list[list[Source]],
+    writers: Writers,
+    base: State,
+    generations: Generations | None,
+    max_series: int | None,
+    jobs: int,
+    seen: Callable[[int], None],
+) -> Outcome:
+    parts = [base.split_off(catalog, {source.proc for source in group}) for group in groups]
+    settle(Fold(catalog, base), writers)
+    whole = Outcome(base, Read())
+    tasks = (
+        (catalog, group, writers, part, generations, max_series)
+        for group, part in zip(groups, parts, strict=True)
+    )
+    for at, part in spread(fold_sources, tasks, jobs):
+        whole.add(part)
+        seen(sum(source.size for source in groups[at]))
+    whole.read.sort(source for group in groups for source in group)
+    return whole

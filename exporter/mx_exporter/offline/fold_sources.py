@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..core.state import State
 from ..directory.generations import Generations
-from .lookup import close_seams
-from .parts import Seams
-from .reader import files, ignore, read_file
-from .sources import Source, Unreadable
-from .tally import Tally
+from .read_sources import Read, read_sources
+from .reader import ignore
+from .sources import Source
 from .writers import Writers
 
 
 @dataclass
 class Outcome:
-    """What a fold gave: the state, what the lines of each argument were, and the sources that could
-    not be read to their end."""
+    """What a fold gave: the state, and what was read for it."""
 
     state: State
-    problems: list[tuple[Source, Unreadable]] = field(default_factory=list)
-    #: By the argument that named the files.
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    read: Read
 
     def add(self, other: Outcome) -> None:
         """Merge what a fold of other writers gave."""
         self.state.merge(other.state)
-        self.problems += other.problems
-        for argument, tally in other.tallies.items():
-            self.tallies.setdefault(argument, Tally()).add(tally)
-
-    @property
-    def short(self) -> bool:
-        """Whether one of them holds events of ours, which are missing now.
-
-        One of a directory that somebody removed meanwhile is as if it had never been there.
-        """
-        return any(
-            error.ours and not (error.vanished and source.listed) for source, error in self.problems
-        )
+        self.read.add(other.read)
 
 
 def fold_sources(
@@ -56,28 +39,11 @@ def fold_sources(
 ) -> Outcome:
     """Fold sources one after the other, and settle the writers that are gone."""
     fold = Fold(catalog, base, max_series)
-    outcome = Outcome(fold.state)
-    seams = Seams()
-    named: dict[str, Tally] = {}
-    for source in sources:
-        tally = outcome.tallies.setdefault(source.argument, Tally())
-        try:
-            writing = source.path in writers.open
-            procs = writers.alive if writing else set()
-            for file, content in files(source, seen):
-                named[file.shown] = tally
-                for _, events in read_file(
-                    file, content, catalog.decoder, tally, seams, writing=writing
-                ):
-                    fold.feed(events, procs)
-        except Unreadable as error:
-            if error.vanished and generations is not None:
-                generations.check()
-            outcome.problems.append((source, error))
-    for _, _, events in close_seams(seams, catalog.decoder, named.__getitem__):
-        fold.feed(events)
+    read = Read()
+    for events, procs in read_sources(catalog.decoder, sources, writers, read, generations, seen):
+        fold.feed(events, procs)
     settle(fold, writers)
-    return outcome
+    return Outcome(fold.state, read)
 
 
 def settle(fold: Fold, writers: Writers) -> None:

@@ -44,7 +44,7 @@ def run(settings: Settings, *, warnings: Iterable[str] = ()) -> int:
             f"nothing was pushed: both a port ({endpoint}) and a Pushgateway are set, and what is "
             "served is not pushed as well; unset MX_METRICS_PORT to push"
         )
-    return int(push(settings).short)
+    return int(push(settings).read.short)
 
 
 def push(settings: Settings) -> Outcome:
@@ -64,7 +64,7 @@ def push(settings: Settings) -> Outcome:
     )
     if not found.sources and not snapshots:
         raise MxError(f"nothing was pushed: there is no segment in {path}")
-    for source, error in outcome.problems:
+    for source, error in outcome.read.problems:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)

@@ -1,86 +1,52 @@
-"""Folding sources, in several processes where that pays.
+"""Spreading the work on sources over several processes, where that pays.
 
-Each process takes the files of some writers. Their states merge to the same bytes as one
-process would give, since merging is exact.
+Each process takes the files of some writers at a time.
 """
 
 from __future__ import annotations
 
-import copy
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
 
-from ...core.catalog import Catalog
-from ...core.fold import Fold
-from ...core.state import Overlap, State
-from ...directory.generations import Generations
 from ...errors import MxError
-from ..fold_sources import Outcome, fold_sources, settle
-from ..reader import ignore
 from ..sources import Source
-from ..writers import Writers
 
-#: Less than this is folded before other processes would have started.
-_WORTH_SPREADING = 8 * 1024 * 1024
+_Result = TypeVar("_Result")
+
+#: Less than this is read before other processes would have started.
+WORTH_SPREADING = 8 * 1024 * 1024
 
 #: Groups of writers a process, so that a slow one does not keep the others waiting.
 _GROUPS_EACH = 4
 
 
-def fold_all(
-    catalog: Catalog,
-    sources: list[Source],
-    writers: Writers,
-    *,
-    base: State | None = None,
-    generations: Generations | None = None,
-    max_series: int | None = None,
-    jobs: int | None = None,
-    seen: Callable[[int], None] = ignore,
-) -> Outcome:
-    """Fold all sources, in several processes where that pays and changes nothing.
+def processes(jobs: int | None) -> int:
+    """How many processes to use.
 
-    :param base: the state to go on from; it is used up.
-    :param generations: of the directories that may be compacted meanwhile.
-    :param max_series: of each `Fold`.
-    :param jobs: processes at most; None: one a core.
-    :param seen: told the bytes that were read since it was told last.
-    :raises StartOver: a source is gone, and its directory has another snapshot.
+    :param jobs: as many at most; None: one a core.
     """
-    base = State(catalog) if base is None else base
-    cores = len(os.sched_getaffinity(0)) if jobs is None else jobs
-    groups = _groups(sources, cores * _GROUPS_EACH)
-    if cores > 1 and len(groups) > 1:
-        try:
-            return _spread(
-                catalog,
-                groups,
-                writers,
-                copy.deepcopy(base),
-                generations,
-                max_series,
-                min(cores, len(groups)),
-                seen,
-            )
-        except Overlap:
-            pass  # the files do not hold the writers that their names say
-    return fold_sources(catalog, sources, writers, base, generations, max_series, seen)
+    return len(os.sched_getaffinity(0)) if jobs is None else jobs
 
 
-def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
-    """Sources by writer, in at most ``wanted`` groups of about equal size; one group when they
-    are too small to be spread, or when some do not say whose they are."""
-    if (
-        any(source.segment is None for source in sources)
-        or sum(source.weight for source in sources) < _WORTH_SPREADING
-    ):
+def group(sources: list[Source], jobs: int, most: int | None = None) -> list[list[Source]]:
+    """Sources by writer, in groups of about equal size for so many processes; one group when they
+    are too small to be spread, or when some do not say whose they are.
+
+    :param most: bytes of lines that a group of more than one writer has at most.
+    """
+    total = sum(source.weight for source in sources)
+    if any(source.segment is None for source in sources) or total < WORTH_SPREADING:
         return [sources]
+    wanted = jobs * _GROUPS_EACH
+    if most is not None:
+        wanted = max(wanted, total // most + 1)
     by_proc: dict[str, list[Source]] = {}
     for source in sources:
         by_proc.setdefault(source.proc, []).append(source)
@@ -97,44 +63,38 @@ def _groups(sources: list[Source], wanted: int) -> list[list[Source]]:
     return groups
 
 
-def _spread(
-    catalog: Catalog,
-    groups: list[list[Source]],
-    writers: Writers,
-    base: State,
-    generations: Generations | None,
-    max_series: int | None,
-    jobs: int,
-    seen: Callable[[int], None],
-) -> Outcome:
+def spread(
+    work: Callable[..., _Result], tasks: Iterable[tuple[Any, ...]], jobs: int
+) -> Iterator[tuple[int, _Result]]:
+    """Have processes work on tasks, and give the number and the result of each as it is done.
+
+    Few more tasks than there are processes are under way at a time, so that results which nobody
+    took yet need little room.
+
+    :param work: called with each task's arguments.
+    :raises MxError: a process died.
+    """
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     others = set(multiprocessing.active_children())
-    parts = [base.split_off(catalog, {source.proc for source in group}) for group in groups]
-    settle(Fold(catalog, base), writers)
-    whole = Outcome(base)
+    left = iter(enumerate(tasks))
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_mind_parent) as pool:
+        pending: dict[Future[_Result], int] = {}
         try:
-            pending = {
-                pool.submit(
-                    fold_sources, catalog, group, writers, part, generations, max_series
-                ): group
-                for group, part in zip(groups, parts, strict=True)
-            }
-            for done in as_completed(pending):
-                part = done.result()
-                whole.add(part)
-                seen(sum(source.size for source in pending[done]))
+            while True:
+                while len(pending) < 2 * jobs and (task := next(left, None)) is not None:
+                    pending[pool.submit(work, *task[1])] = task[0]
+                if not pending:
+                    return
+                for done in wait(pending, return_when=FIRST_COMPLETED).done:
+                    yield pending.pop(done), done.result()
         except BaseException as error:
             # What they have in hand may take minutes.
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()
             if isinstance(error, BrokenProcessPool):
-                raise MxError("a process that was folding died; try again with --jobs 1") from None
+                raise MxError("a process that was reading died; try again with --jobs 1") from None
             raise
-    order = {source.path: at for at, source in enumerate(s for group in groups for s in group)}
-    whole.problems.sort(key=lambda problem: order[problem[0].path])
-    return whole
 
 
 def _mind_parent() -> None:

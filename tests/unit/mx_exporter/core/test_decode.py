@@ -48,7 +48,7 @@ def fields(event) -> dict:
 
 
 def test_a_good_line_is_its_event():
-    assert fields(decode_line(line(good()))) == good(load_id=None)
+    assert fields(decode_line(line(good()))) == good()
 
 
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\r", b"\0\0\0", b"\xef\xbb\xbf", b"\t\r"])

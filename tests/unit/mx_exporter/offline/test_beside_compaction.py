@@ -20,7 +20,7 @@ from mx_exporter.directory import generations
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower, StartOver
 from mx_exporter.errors import MxError
-from mx_exporter.offline import fold_logs, fold_sources, inputs, sources
+from mx_exporter.offline import fold_logs, inputs, read_sources, sources
 from mx_exporter.offline.engines import process_pool
 from mx_log.files import SNAPSHOT_NAME
 from tests.support import ROOT, Spawner, wait_until
@@ -66,7 +66,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "between marking and listing": (sources, "ours_in"),
     "between listing and the snapshot": (inputs, "_read_snapshots"),
     "between the snapshot and the locks": (inputs, "survey"),
-    "before a segment is opened": (fold_sources, "files"),
+    "before a segment is opened": (read_sources, "files"),
 }
 
 
@@ -115,7 +115,7 @@ def test_a_worker_that_is_overtaken_starts_over(
     ranks(tmp_path, processes=4, segments=6, end=False)
     right = page(tmp_path)
     owner = Owner(tmp_path)
-    real, used = process_pool._spread, []
+    real, used = fold_logs._spread, []
 
     def compact_then_spread(*given: Any) -> Any:
         used.append(1)
@@ -123,8 +123,8 @@ def test_a_worker_that_is_overtaken_starts_over(
             owner.compact()
         return real(*given)
 
-    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(process_pool, "_spread", compact_then_spread)
+    monkeypatch.setattr(process_pool, "WORTH_SPREADING", 0)
+    monkeypatch.setattr(fold_logs, "_spread", compact_then_spread)
     assert page(tmp_path, jobs=2) == right
     assert len(used) == 3
 
@@ -135,7 +135,7 @@ def test_a_segment_that_somebody_removed_is_told_and_no_more(
     paths = ranks(tmp_path, processes=2)
     Owner(tmp_path).compact()
     path = next(path for path in paths if path.exists())
-    monkeypatch.setattr(fold_sources, "files", before(fold_sources.files, path.unlink, 1))
+    monkeypatch.setattr(read_sources, "files", before(read_sources.files, path.unlink, 1))
     assert replay.run((str(tmp_path),)) == 0
     said = capfdbinary.readouterr().err.decode().splitlines()
     assert said[0] == f"mx-metrics: {path}: cannot be opened: No such file or directory"

@@ -23,6 +23,7 @@ from mx_exporter.core.state import State
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
+from mx_exporter.offline import fold_logs
 from mx_exporter.offline.engines import process_pool
 from mx_exporter.offline.inputs import find_inputs, merge_snapshots
 from mx_log.files import SNAPSHOT_NAME
@@ -249,9 +250,9 @@ def test_several_processes_print_the_same_bytes(
     alone = page(log, tmp_path / "kept")
     assert alone == page_of(live.fold.state)
     used = []
-    real = process_pool._spread
-    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(process_pool, "_spread", lambda *given: used.append(1) or real(*given))
+    real = fold_logs._spread
+    monkeypatch.setattr(process_pool, "WORTH_SPREADING", 0)
+    monkeypatch.setattr(fold_logs, "_spread", lambda *given: used.append(1) or real(*given))
     assert [page(log, tmp_path / "kept", jobs=jobs) for jobs in (2, 3)] == [alone, alone]
     assert page(log, jobs=2) == alone
     assert len(used) == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mx_exporter.errors import MxError
-from mx_exporter.offline import fold_sources
+from mx_exporter.offline import fold_logs, read_sources
 from mx_exporter.offline.engines import process_pool
 from tests.support import Lines, Spawner, load_logs, wait_until
 from tests.support.commands import Run
@@ -25,9 +25,9 @@ def test_several_processes_print_the_same_bytes(
         file.write(b'{"event":')
     alone = page(tmp_path, jobs=1)
     used = []
-    real = process_pool._spread
-    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
-    monkeypatch.setattr(process_pool, "_spread", lambda *given: used.append(1) or real(*given))
+    real = fold_logs._spread
+    monkeypatch.setattr(process_pool, "WORTH_SPREADING", 0)
+    monkeypatch.setattr(fold_logs, "_spread", lambda *given: used.append(1) or real(*given))
     assert [page(tmp_path, jobs=jobs) for jobs in (2, 3)] == [alone, alone]
     assert len(used) == 2
 
@@ -35,9 +35,9 @@ def test_several_processes_print_the_same_bytes(
 def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks(tmp_path)
     parent = os.getpid()
-    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "WORTH_SPREADING", 0)
     monkeypatch.setattr(
-        fold_sources, "read_file", lambda *_, **__: os.getpid() == parent or os._exit(9)
+        read_sources, "read_file", lambda *_, **__: os.getpid() == parent or os._exit(9)
     )
     with pytest.raises(MxError, match="died; try again with --jobs 1"):
         page(tmp_path, jobs=2)
@@ -46,10 +46,10 @@ def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
 _STUCK = """
 import sys, time
 from mx_exporter.cli import main as cli
-from mx_exporter.offline import fold_sources
+from mx_exporter.offline import fold_logs, read_sources
 from mx_exporter.offline.engines import process_pool
-process_pool._WORTH_SPREADING = 0
-fold_sources.read_file = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
+process_pool.WORTH_SPREADING = 0
+read_sources.read_file = lambda *_, **__: (print("reading", flush=True), time.sleep(1000))
 sys.exit(cli.main(["replay", "--jobs", "2", sys.argv[1]]))
 """
 
@@ -83,7 +83,7 @@ def test_files_that_hold_other_writers_than_they_say_are_folded_in_one_process(
     paths = ranks(tmp_path)
     right = page(tmp_path)
     paths[-1].rename(tmp_path / "events-ffffffffffff-0.jsonl")
-    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "WORTH_SPREADING", 0)
     assert page(tmp_path, jobs=2) == right
 
 
@@ -93,7 +93,7 @@ def test_a_cap_holds_for_all_cores_together(
     for number in range(6):
         log = Lines(f"{number:012x}", scheme=f"s{number}")
         load_logs.segment(log, tmp_path, 0, [])
-    monkeypatch.setattr(process_pool, "_WORTH_SPREADING", 0)
+    monkeypatch.setattr(process_pool, "WORTH_SPREADING", 0)
     out = run(tmp_path, max_series=2, jobs=2)[1]
     assert out.count(b"mx_build_info{") == 2
     assert run(tmp_path, jobs=2)[1].count(b"mx_build_info{") == 6
