@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -162,3 +163,41 @@ def parse_bind_retry(text: str) -> float:
     except ValueError:
         return DEFAULT_BIND_RETRY_SECS
     return max(seconds, 1.0) if math.isfinite(seconds) else DEFAULT_BIND_RETRY_SECS
+
+
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d)?(?:[.,](\d{1,9}))?)?([Zz]|[+-]\d\d:?\d\d)?"
+)
+_AGO = re.compile(r"-?(\d+)([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def parse_time(text: str) -> str:
+    """A moment as the timestamp of a line.
+
+    A date and time of RFC 3339, in UTC if it names no zone; a date alone is its midnight; ``2h``
+    (or ``s``, ``m``, ``d``, ``w``) is so long ago.
+    """
+    ago = _AGO.fullmatch(text)
+    try:
+        if ago:
+            moment = datetime.now(timezone.utc) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+        else:
+            moment = _moment(text)
+        return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    except (ValueError, OverflowError):
+        raise ValueError(
+            "not a time; use 2026-01-31T12:00:00Z, a date, or 2h for two hours ago"
+        ) from None
+
+
+def _moment(text: str) -> datetime:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError
+    day, minute, second, fraction, zone = match.groups()
+    clock = f"{minute or '00:00'}{second or ':00'}.{(fraction or '0')[:6].ljust(6, '0')}"
+    zone = "+00:00" if zone is None or zone in "Zz" else zone
+    if ":" not in zone:
+        zone = f"{zone[:3]}:{zone[3:]}"
+    return datetime.fromisoformat(f"{day}T{clock}{zone}")

@@ -25,6 +25,7 @@ from ..offline.inputs import SnapshotInput
 from ..offline.sources import Found, Source, Unreadable
 from ..offline.tally import Tally
 from ..offline.writers import Writers
+from .text_table import harmless
 
 #: Faults of one file that are told one by one; the others are counted.
 _TOLD = 100
@@ -91,7 +92,7 @@ class FileReport:
     def add_refused(self, line: int, reason: str, detail: str) -> None:
         """Count an event that was no observation, and keep why while there are few."""
         self.refused[reason] += 1
-        self._keep(Fault(line, "refused", reason, _clean(detail)))
+        self._keep(Fault(line, "refused", reason, harmless(detail)))
 
     def add_rejected(self, line: int, rejected: Rejected) -> None:
         """The same for a line that gave no event, of a number that was not met before if any."""
@@ -99,7 +100,7 @@ class FileReport:
         if rejected.proc:
             ranges.add(self._numbers.setdefault((rejected.proc, reason), []), rejected.seq)
         self.rejected[reason] += 1
-        fault = Fault(line, "rejected", reason, _clean(rejected.detail))
+        fault = Fault(line, "rejected", reason, harmless(rejected.detail))
         if self._keep(fault) and rejected.proc:
             self._numbered[fault] = (rejected.proc, rejected.seq)
 
@@ -255,7 +256,7 @@ def as_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
 def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
     path = report.given.source.shown
     if report.given.problem:
-        yield f"{path}: {_clean(report.given.problem)}"
+        yield f"{path}: {harmless(report.given.problem)}"
         return
     lost = sum(last - first + 1 for ranges in report.lost.values() for first, last in ranges)
     counts = [
@@ -279,7 +280,7 @@ def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
         + (f", {counted(rejected, 'line')} rejected" if rejected else "")
     )
     for proc, lost_ranges in sorted(report.lost.items())[:_TOLD]:
-        yield f"{path}: process {_clean(proc)}: without seq {_ranges(lost_ranges)}"
+        yield f"{path}: process {harmless(proc)}: without seq {_ranges(lost_ranges)}"
     for what, reasons in (("rejected", report.rejected), ("refused", report.refused)):
         if reasons:
             named = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
@@ -308,7 +309,7 @@ def _file_lines(report: FileReport, verbose: bool) -> Iterator[str]:
 
 
 def _counts(path: str, report: FileReport) -> Iterator[str]:
-    names = ", ".join(f"{count} {_clean(name)}" for name, count in sorted(report.events.items()))
+    names = ", ".join(f"{count} {harmless(name)}" for name, count in sorted(report.events.items()))
     notes = [
         f"{count} {what}"
         for count, what in (
@@ -330,12 +331,12 @@ def _closing_lines(report: Report) -> Iterator[str]:
     for proc, book in sorted(state.books.items()):
         if book.lost:
             yield (
-                f"process {_clean(proc)}: {counted(book.lost, 'event')} lost of {book.end}, "
+                f"process {harmless(proc)}: {counted(book.lost, 'event')} lost of {book.end}, "
                 f"seq {_ranges(book.lost_ranges())}{_missing_segments(proc, report.found)}"
             )
     unanswered = report.unanswered
     for name, count in unanswered.most_common(_SHOWN):
-        yield f"no family answers {_clean(name)} x{count}{_meant(name)}"
+        yield f"no family answers {harmless(name)} x{count}{_meant(name)}"
     if len(unanswered) > _SHOWN:
         yield f"{len(unanswered) - _SHOWN} more recorders that no family answers"
     yield from report.absent[:_TOLD]
@@ -397,11 +398,6 @@ def _missing_segments(proc: str, found: Found) -> str:
     if not gaps:
         return ""
     return f" (its segments {_ranges(gaps)} are not among these logs)"
-
-
-def _clean(text: str) -> str:
-    """Text out of a log, made harmless for a terminal and for a report of lines."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 # --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ..errors import MxError
 from .check import check
 from .demo import demo
 from .extras import require_packages
+from .loads import loads
 from .push import push
 from .replay import replay
 from .reset import reset
@@ -40,7 +41,7 @@ def cli() -> None:
     require_packages()
 
 
-for command in (serve, run, push, replay, check, reset, demo):
+for command in (serve, run, push, replay, check, loads, reset, demo):
     cli.add_command(command)
 
 

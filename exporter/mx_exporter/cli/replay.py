@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -14,15 +12,13 @@ from mx_log.words import counted
 from ..config import SOURCE_ID_WARNING, read_settings
 from ..option_values import parse_at_least_one
 from .options import complete, parsed, settings_options
+from .reading import Progress, say_absent, say_problems
 from .stdio import put, say
 
 if TYPE_CHECKING:
     from ..exposition.samples import Collector
     from ..offline.fold_sources import Outcome
     from ..offline.inputs import SnapshotInput
-
-#: Problems with single files that are printed one by one.
-_PRINTED = 10
 
 
 @click.command()
@@ -90,10 +86,9 @@ def run(
     from ..core.builtin import CATALOG
     from ..directory.generations import retry_overtaken
     from ..exposition.samples import derived_collectors
-    from ..offline.absence import without_events
     from ..offline.fold_logs import fold_logs
 
-    with _Progress() as progress:
+    with Progress() as progress:
         found, snapshots, outcome = retry_overtaken(
             lambda: fold_logs(
                 CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
@@ -110,14 +105,10 @@ def run(
     if source_id_label:
         say(SOURCE_ID_WARNING)
     _print_problems(snapshots, outcome)
-    absent = list(without_events(found, snapshots, outcome.read.tallies))
-    for line in absent[:_PRINTED]:
-        say(line)
-    if len(absent) > _PRINTED:
-        say(f"{len(absent) - _PRINTED} more have no event")
+    absent = say_absent(found, snapshots, outcome.read)
     for name, error in failed.items():
         say(f"{name} could not be printed: {type(error).__name__}: {error}")
-    return int(outcome.read.short or bool(failed) or bool(absent))
+    return int(outcome.read.short or bool(failed) or absent)
 
 
 def _print_page(collectors: Iterable[Collector], output: str) -> dict[str, Exception]:
@@ -150,11 +141,7 @@ def _print_problems(snapshots: list[SnapshotInput], outcome: Outcome) -> None:
                 f"{given.source.shown}: derived with another table, so {families} "
                 f"{'hold' if given.snapshot.changed[1:] else 'holds'} only what is in the segments"
             )
-    for source, error in outcome.read.problems[:_PRINTED]:
-        say(f"{source.shown}: {error}")
-    if len(outcome.read.problems) > _PRINTED:
-        more = counted(len(outcome.read.problems) - _PRINTED, "more file was", "more files were")
-        say(f"{more} left alone or not read whole")
+    say_problems(outcome.read)
     state = outcome.state
     faults = [
         counted(count, one, many)
@@ -167,32 +154,3 @@ def _print_problems(snapshots: list[SnapshotInput], outcome: Outcome) -> None:
     ]
     if faults:
         say(", ".join(faults) + "; `mx-metrics check` with the same arguments says which and why")
-
-
-class _Progress:
-    """Shows the share of the bytes that was read, on standard error if that is a terminal."""
-
-    def __init__(self) -> None:
-        self._total = self._done = 0
-        self._next = 0.0
-        self._terminal = sys.stderr is not None and sys.stderr.isatty()
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._terminal and self._total:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    def begin(self, total: int) -> Callable[[int], None]:
-        """Show the share of ``total`` bytes; return the function that adds to those read."""
-        self._total, self._done = total, 0
-        return self._add
-
-    def _add(self, count: int) -> None:
-        self._done += count
-        if self._terminal and self._total and time.monotonic() >= self._next:
-            self._next = time.monotonic() + 0.1
-            sys.stderr.write(f"\rreading: {min(100, self._done * 100 // self._total)} %\x1b[K")
-            sys.stderr.flush()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.catalog import Catalog
-from ..core.decode import Decoder
 from ..loads.model import Load
 from ..loads.pack import pack, unpack
+from ..loads.selection import Selection
 from ..loads.timeline import Timeline
 from .engines.process_pool import group, processes, spread
 from .inputs import find_inputs
@@ -23,20 +24,25 @@ from .writers import Writers
 #: Bytes of lines that a process reads before it hands over the loads in them.
 _GROUP = 16 * 1024 * 1024
 
-#: Loads that are handed over at a time by the process that read them.
-_pack_loads = msgspec.msgpack.Encoder().encode
-_unpack_loads = msgspec.msgpack.Decoder(list[Load]).decode
+_Result = TypeVar("_Result")
+
+#: Loads go from process to process as MessagePack, which takes less time than pickling them.
+_pack_load = msgspec.msgpack.Encoder().encode
+_unpack_load = msgspec.msgpack.Decoder(Load).decode
 
 
 class LoadReader:
-    """The loads of ``logs``, by iteration, once; in no order.
+    """The loads of ``logs``, to be read once; in no order.
 
     :param catalog: the events there are.
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
+    :param selection: which loads are given.
+    :param now: timestamp up to which loads that run are told of; None: their newest event.
     :param jobs: processes at most; None: as many as there are cores.
     :param progress: told how many bytes there are to read; returns what is told, again and again,
         how many more were read.
     :raises UsageError: a path names nothing.
+    :raises StartOver: an exporter compacted one of the directories meanwhile.
     """
 
     def __init__(
@@ -44,6 +50,8 @@ class LoadReader:
         catalog: Catalog,
         logs: tuple[str, ...],
         *,
+        selection: Selection | None = None,
+        now: str | None = None,
         jobs: int | None = None,
         progress: Callable[[int], Callable[[int], None]] | None = None,
     ) -> None:
@@ -55,38 +63,55 @@ class LoadReader:
             book.end for given in self.snapshots for book in given.snapshot.state.books.values()
         )
         self._catalog = catalog
-        self._decoder = catalog.decoder
+        self._selection = Selection() if selection is None else selection
+        self._now = now
         self._jobs = processes(jobs)
         size = sum(source.size for source in self.found.sources)
         self._seen = ignore if progress is None else progress(size)
 
     def __iter__(self) -> Iterator[Load]:
+        for packed in self.each(_pack_load):
+            yield _unpack_load(packed)
+
+    def each(self, work: Callable[[Load], _Result]) -> Iterator[_Result]:
+        """What ``work`` makes of each load, which is done where the load was read.
+
+        :param work: a function of a module, and what it returns, go from process to process.
+        """
         sources = self.found.sources
         groups = group(sources, self._jobs, _GROUP)
         timeline = Timeline()
         if self._jobs > 1 and len(groups) > 1:
-            yield from self._spread(groups, timeline)
+            tasks = (
+                (self._catalog, given, self._writers, self._selection, work) for given in groups
+            )
+            for at, part in spread(_read_group, tasks, min(self._jobs, len(groups))):
+                yield from part.results
+                rest = timeline.merge(unpack(part.rest, self._catalog.decoder))
+                yield from map(work, filter(self._selection.admits, rest))
+                self.read.add(part.read)
+                self._writers.alive |= part.alive
+                self._seen(sum(source.size for source in groups[at]))
+            self.read.sort(chain.from_iterable(groups))
         else:
-            yield from _read(self._decoder, sources, self._writers, self.read, timeline, self._seen)
-        gone = {source.proc for source in sources if source.lockable} - self._writers.alive
-        yield from timeline.finish(self._writers.alive, gone)
+            loads = _read(self._catalog, sources, self._writers, self.read, timeline, self._seen)
+            yield from map(work, filter(self._selection.admits, loads))
+        yield from map(work, filter(self._selection.admits, self._left(timeline)))
 
-    def _spread(self, groups: list[list[Source]], timeline: Timeline) -> Iterator[Load]:
-        tasks = ((self._catalog, group, self._writers) for group in groups)
-        for at, part in spread(_read_group, tasks, min(self._jobs, len(groups))):
-            yield from _unpack_loads(part.loads)
-            yield from timeline.merge(unpack(part.rest, self._decoder))
-            self.read.add(part.read)
-            self._writers.alive |= part.alive
-            self._seen(sum(source.size for source in groups[at]))
-        self.read.sort(chain.from_iterable(groups))
+    def _left(self, timeline: Timeline) -> Iterator[Load]:
+        alive = self._writers.alive
+        gone = {source.proc for source in self.found.sources if source.lockable} - alive
+        for load in timeline.finish(alive, gone):
+            if load.outcome == "running" and self._now is not None:
+                load = replace(load, last=max(self._now, load.last))
+            yield load
 
 
 class _Part(NamedTuple):
     """What a process read of some writers."""
 
-    #: Its loads that are complete, packed.
-    loads: bytes
+    #: What became of the loads that are complete.
+    results: list[Any]
     #: What there is of the others, packed.
     rest: bytes
     read: Read
@@ -94,19 +119,26 @@ class _Part(NamedTuple):
     alive: set[str]
 
 
-def _read_group(catalog: Catalog, sources: list[Source], writers: Writers) -> _Part:
+def _read_group(
+    catalog: Catalog,
+    sources: list[Source],
+    writers: Writers,
+    selection: Selection,
+    work: Callable[[Load], Any],
+) -> _Part:
     timeline, read = Timeline(), Read()
-    loads = list(_read(catalog.decoder, sources, writers, read, timeline, ignore))
-    return _Part(_pack_loads(loads), pack(timeline), read, writers.alive)
+    loads = _read(catalog, sources, writers, read, timeline, ignore)
+    results = [work(load) for load in loads if selection.admits(load)]
+    return _Part(results, pack(timeline), read, writers.alive)
 
 
 def _read(
-    decoder: Decoder,
+    catalog: Catalog,
     sources: list[Source],
     writers: Writers,
     read: Read,
     timeline: Timeline,
     seen: Callable[[int], None],
 ) -> Iterator[Load]:
-    for events, procs in read_sources(decoder, sources, writers, read, seen=seen):
+    for events, procs in read_sources(catalog.decoder, sources, writers, read, seen=seen):
         yield from timeline.feed(events, procs)

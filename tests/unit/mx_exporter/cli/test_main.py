@@ -198,6 +198,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("push", log, "--pushgateway", "x:1"),
         ("replay", log),
         ("check", log),
+        ("loads", log),
         ("reset", "--dir", log),
         ("demo", "--pods", "1", "--out", log),
     ]

@@ -1,0 +1,67 @@
+"""Putting lines in order that do not fit into memory."""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+#: Bytes that are kept until they are written to a file as a sorted run.
+_KEPT = 32 * 1024 * 1024
+
+#: Files that are open at most: so many runs are merged to one.
+_OPEN = 64
+
+#: Ends a line's key.
+_SEPARATOR = b"\t"
+
+
+class SortedRuns:
+    """Lines in the order of their keys; those of one key in the order of their bytes."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._runs: list[IO[bytes]] = []
+
+    def add(self, key: bytes, line: bytes) -> None:
+        """Take a line.
+
+        :param key: without a tab or a newline.
+        :param line: without a newline.
+        """
+        self._lines.append(key + _SEPARATOR + line + b"\n")
+        self._size += len(key) + len(line)
+        if self._size >= _KEPT:
+            self._spill()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The lines in order, each with a newline. They are used up."""
+        self._lines.sort()
+        for line in heapq.merge(*self._runs, self._lines):
+            yield line[line.index(_SEPARATOR) + 1 :]
+        self.close()
+
+    def close(self) -> None:
+        """Forget all lines."""
+        for run in self._runs:
+            run.close()
+        self._runs.clear()
+        self._lines.clear()
+
+    def _spill(self) -> None:
+        self._lines.sort()
+        self._write(self._lines)
+        self._lines, self._size = [], 0
+        if len(self._runs) >= _OPEN:
+            runs, self._runs = self._runs, []
+            self._write(heapq.merge(*runs))
+            for run in runs:
+                run.close()
+
+    def _write(self, lines: list[bytes] | Iterator[bytes]) -> None:
+        run: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it was merged
+        run.writelines(lines)
+        run.seek(0)
+        self._runs.append(run)
