@@ -6,10 +6,15 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+#: Seconds that a thread works before it lets others go on, for how long it does, and the longest
+#: that it waits for them, as they may always be at work.
+STEP_SECONDS, ASIDE_SECONDS, MOST_ASIDE_SECONDS = 0.0003, 0.00005, 0.1
 
 
 class Worker:
@@ -60,3 +65,27 @@ class Worker:
         # The loop may have closed under a drain that took too long to wait for.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(settle)
+
+
+class StepAside:
+    """Called again and again by a thread for which no other one shall wait.
+
+    Threads of Python take turns, and one that computes keeps its turn for milliseconds: longer than
+    a scrape takes. So it gives its turn away each time that it is called, and waits while there is
+    something more urgent.
+
+    :param urgent: whether there is.
+    """
+
+    def __init__(self, urgent: Callable[[], bool]) -> None:
+        self._urgent = urgent
+        self._since = time.monotonic()
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._since < STEP_SECONDS:
+            return
+        time.sleep(ASIDE_SECONDS)
+        while self._urgent() and time.monotonic() - now < MOST_ASIDE_SECONDS:
+            time.sleep(ASIDE_SECONDS)
+        self._since = time.monotonic()

@@ -10,6 +10,7 @@ PACKAGES: Mapping[str, str] = {
     "bcrypt": "bcrypt",
     "click": "click",
     "h11": "h11",
+    "jinja2": "Jinja2",
     "msgspec": "msgspec",
     "prometheus_client": "prometheus_client",
     "watchdog": "watchdog",

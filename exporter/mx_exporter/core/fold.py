@@ -7,7 +7,7 @@ how they were split, not on whether some came twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .catalog import Catalog
@@ -18,6 +18,9 @@ from .reducers import SKIPPED, Refused, Target
 from .series import stamp
 from .state import State, add_to
 
+#: See `Fold`.
+Tap = Callable[[list[Event | Rejected], int], None]
+
 
 class Fold:
     """Folds events into `state`.
@@ -26,14 +29,21 @@ class Fold:
     :param state: the state to go on from, of the same catalogue; None: an empty one.
     :param max_series: most series of a family that a page is to show: of those that come past it,
         some are held (`series_cap`), which bounds memory. None: all are held.
+    :param tap: given what lines gave once it is folded, doubles included, and the size of those
+        lines in bytes.
     """
 
     def __init__(
-        self, catalog: Catalog, state: State | None = None, max_series: int | None = None
+        self,
+        catalog: Catalog,
+        state: State | None = None,
+        max_series: int | None = None,
+        tap: Tap | None = None,
     ) -> None:
         self.catalog = catalog
         self.state = state if state is not None else State(catalog)
         self._cap = max_series
+        self._tap = tap
         self._handlers = Handlers(catalog, self.state, max_series)
         #: Handlers with events that wait for `_flush`. Should a flush fail, those that are left go
         #: on waiting here.
@@ -41,7 +51,7 @@ class Fold:
 
     def fresh(self, state: State) -> Fold:
         """A fold of the same kind that goes on from another state."""
-        return Fold(self.catalog, state, self._cap)
+        return Fold(self.catalog, state, self._cap, self._tap)
 
     def targets(self, event: Event) -> Iterator[Target]:
         """The series that an event feeds, each as the family's name and the label values."""
@@ -49,7 +59,19 @@ class Fold:
 
     def feed_lines(self, lines: Iterable[bytes], procs: set[str] | None = None) -> None:
         """Decode lines, each without its newline, and fold what they give, as `feed` does."""
-        self.feed(self.catalog.decoder.decode(lines), procs)
+        lines = list(lines)
+        self.feed_found(self.catalog.decoder.decode(lines), sum(map(len, lines)), procs)
+
+    def feed_found(
+        self, found: list[Event | Rejected], size: int, procs: set[str] | None = None
+    ) -> None:
+        """Fold what lines gave, as `feed` does, and hand it on to the tap.
+
+        :param size: of the lines, in bytes.
+        """
+        self.feed(found, procs)
+        if self._tap is not None:
+            self._tap(found, size)
 
     def feed(self, events: Iterable[Event | Rejected], procs: set[str] | None = None) -> Refused:
         """Fold what lines gave: events by what they say, rejected lines by reason.

@@ -79,6 +79,8 @@ class Follower:
         #: Size of all our files at the latest drain, and of the segments that are done.
         self.directory_bytes = 0
         self.finished_bytes = 0
+        #: Events of the snapshot that was taken up: none of its lines was read by us.
+        self.snapshot_events = 0
         #: Names of segments that the snapshot stands for and that are still there.
         self.leftover: list[str] = []
         #: Names of files of ours that are being made, or were when their maker died.
@@ -301,6 +303,7 @@ class Follower:
         self._settling.note_gone(self.fold.state.books.gone())
         self._settling.note_written(new.written)
         self.fold = self.fold.fresh(new.state)
+        self.snapshot_events = new.state.logged
         self._set_segments([segment.unread() for segment in self._segments.values()])
         self._living = new.state.books.alive()
 

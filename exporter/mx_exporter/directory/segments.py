@@ -100,9 +100,10 @@ class Segment:
         """Nobody writes it any more: fold the last line if it is whole, else count it as torn."""
         self.done = True
         self.anchor = b""
-        last = fold.catalog.decoder.decode_line(self.splitter.rest())
+        rest = self.splitter.rest()
+        last = fold.catalog.decoder.decode_line(rest)
         if last is not None:
-            fold.feed([ended(last)], self.procs)
+            fold.feed_found([ended(last)], len(rest), self.procs)
 
 
 def read_blocks(fd: int, start: int, end: int) -> Iterator[bytes]:

@@ -219,8 +219,8 @@ def _request(event: h11.Request) -> Request:
     if absolute := _AUTHORITY.match(target):
         target = target[absolute.end() :]
         target = target if target.startswith(b"/") else b"/" + target
-    path = unquote(target.partition(b"?")[0].decode("ascii"))
-    return Request(event.method.decode("ascii"), path, headers)
+    path, _, query = target.partition(b"#")[0].decode("ascii").partition("?")
+    return Request(event.method.decode("ascii"), unquote(path), headers, query)
 
 
 def _response(status: HTTPStatus, headers: list[tuple[str, str]]) -> h11.Response:

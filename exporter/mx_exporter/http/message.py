@@ -14,11 +14,13 @@ class Request(NamedTuple):
 
     :ivar path: without the query, its escapes undone.
     :ivar headers: by lower-case name; one that comes twice is one list.
+    :ivar query: what stands behind the path's question mark, as it came.
     """
 
     method: str
     path: str
     headers: Mapping[str, str]
+    query: str = ""
 
     @property
     def page(self) -> str:

@@ -196,6 +196,12 @@ def microseconds(timestamp: str) -> int:
     return (_day(timestamp[:10]) * 86_400 + seconds) * 1_000_000 + int(timestamp[20:26])
 
 
+def timestamp(seconds: float) -> str:
+    """Seconds since 1970 as a timestamp of a line."""
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return moment.isoformat(timespec="microseconds") + "Z"
+
+
 def earlier(timestamp: str, seconds: float) -> str:
     """The timestamp so many seconds before another one."""
     moment = _EPOCH + timedelta(microseconds=microseconds(timestamp))

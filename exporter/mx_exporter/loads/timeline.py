@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from ..core.decode import Event, Rejected
+from ..core.ranges import Ranges
 from .model import Load
 from .track import Idle, Track
 
@@ -40,6 +41,11 @@ class Timeline:
                 procs.add(event.proc)
             track.take(event)
         return given + self._leave(track)
+
+    def know(self, proc: str, met: Ranges) -> None:
+        """Take these numbers of a process as met: what was logged under them is of no load that
+        is to be given here."""
+        self._track(proc).know(met)
 
     def running(self) -> list[Load]:
         """The loads that have not ended, as far as they went; all else stays as it is."""

@@ -187,6 +187,15 @@ class Track:
         """How many numbers between two were not met."""
         return sum(max(0, min(last, end) - max(first, start)) for start, end in self.book.gaps)
 
+    def know(self, met: ranges.Ranges) -> None:
+        """Take these numbers as met, whatever was logged under them."""
+        book = Book()
+        for start, end in met:
+            if start > book.end:
+                book.gaps.append((book.end, start))
+            book.end = end
+        _unite(self.book, book)
+
     def merge(self, other: Track) -> None:
         """Take over what is known of the same process."""
         for load in other.open.values():

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from prometheus_client.process_collector import ProcessCollector
 
@@ -28,10 +30,14 @@ from ..directory.watch import Watcher
 from ..exposition import fold_metrics, text
 from ..exposition.renderer import Failures, Renderer
 from ..exposition.samples import Collector, derived_collectors
-from ..http import status_page
+from ..loads.recent import RecentLoads
+from ..pages.status import Seen, Standing
 from . import self_metrics
+from .looks import Look
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Pipeline:
@@ -57,15 +63,18 @@ class Pipeline:
         self._settings = settings
         self._maintenance = maintenance
         # Whose fold it is may change at each drain: a snapshot that is taken up brings its own.
+        self._recent = RecentLoads()
         self._follower = Follower(
             settings.directory.path,
-            Fold(catalog, max_series=settings.max_series),
+            Fold(catalog, max_series=settings.max_series, tap=self._recent.feed),
             settle_seconds=SETTLE_SECONDS,
             grace_seconds=grace_seconds,
         )
         self._watcher = Watcher(settings.directory.path, wake)
         self._process = ProcessCollector(registry=None)
         self._failures = Failures()
+        #: What is to be noted there, from whichever thread.
+        self._failed_parts: deque[tuple[str, Exception]] = deque()
         #: By format, once it is asked for: of what the fold alone tells, and of ourselves.
         self._renderers: dict[bool, tuple[Renderer, Renderer]] = {}
         self._late = 0
@@ -115,6 +124,7 @@ class Pipeline:
 
         What raises is left out, counted and logged; the rest is shown.
         """
+        self._note_failed()
         if openmetrics not in self._renderers:
             of_fold, of_us = (Renderer(self._failures, openmetrics=openmetrics) for _ in range(2))
             self._renderers[openmetrics] = of_fold, of_us
@@ -133,13 +143,21 @@ class Pipeline:
         about = of_us.texts(self_metrics.collectors(reading, self._process))
         return text.page([*folded, *about], openmetrics)
 
-    def index(self) -> bytes:
-        """The page for people. A section that raises is left out, counted and logged."""
-        return status_page.render(self._diagnosed, self._seen, self._failures.note)
+    def look(self) -> Look:
+        """What pages for people are made of, as it is now; they are made elsewhere."""
+        self._note_failed()
+        return Look(
+            Standing(_now(self._diagnosed), _now(self._seen), self._settings),
+            self._recent.take(self._follower.fold.state.books),
+            self._follower.snapshot_events,
+            self._clock(),
+            self._note_later,
+        )
 
-    def starting(self) -> bytes:
-        """The page for people before the first fold is done."""
-        return status_page.render(self._diagnosed, None, self._failures.note)
+    def starting(self) -> Look:
+        """The same before the first fold is done."""
+        standing = Standing(_now(self._diagnosed), None, self._settings)
+        return Look(standing, None, 0, self._clock(), self._note_later)
 
     def note_late(self, seconds: float) -> None:
         """A page was made only after its scrape's time-out, of so many seconds."""
@@ -200,9 +218,17 @@ class Pipeline:
             raise self._diagnosis
         return self._diagnosis
 
-    def _seen(self) -> status_page.Seen:
+    def _note_later(self, part: str, error: Exception) -> None:
+        self._failed_parts.append((part, error))
+
+    def _note_failed(self) -> None:
+        """Count and log what was left out of pages that another thread made."""
+        while self._failed_parts:
+            self._failures.note(*self._failed_parts.popleft())
+
+    def _seen(self) -> Seen:
         state, follower = self._follower.fold.state, self._follower
-        return status_page.Seen(
+        return Seen(
             segments=len(follower.segments),
             writers_alive=follower.writers_alive,
             writers_gone=state.gone,
@@ -233,3 +259,17 @@ class Pipeline:
             return counted(met, "segment")
         gone = met - left if left else "all"
         return f"{counted(met, 'segment')}, of which {gone} went into the snapshot"
+
+
+def _now(make: Callable[[], T]) -> Callable[[], T]:
+    """What ``make`` returns or raises now, for later."""
+    try:
+        made = make()
+    except Exception as error:  # noqa: BLE001 - raised where it would be shown
+        raised = error
+
+        def again() -> T:
+            raise raised
+
+        return again
+    return lambda: made

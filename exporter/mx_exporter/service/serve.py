@@ -171,6 +171,7 @@ async def _serve(
         maintenance.finish_shipping(shipping)
         listening.cancel()
         await asyncio.wait((listening,))
+        app.close()
         draining.cancel()
         limit = max(0.0, shipped - loop.time()) + _LAST_DRAIN_SECONDS
         with contextlib.suppress(asyncio.TimeoutError):

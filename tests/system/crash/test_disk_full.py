@@ -92,7 +92,7 @@ def test_ranks_and_exporter_outlive_a_full_disk(
     full = parse(exporter.get().text)
     assert total(full, "mx_exporter_retention_trouble") == 1
     assert exporter.log.count("No space left on device") == 1
-    status = exporter.get("/").text
+    status = exporter.get("/status").text
     assert "cannot be compacted" in status
     assert "No space left on device" in status
     # What it began to write does not take up the little room that others may leave.
@@ -146,7 +146,7 @@ def test_a_limit_that_is_larger_than_the_volume(
     assert answer.sample("mx_exporter_directory_limit_bytes") == 128 * 1024
     assert answer.sample("mx_exporter_retention_trouble") == 0
     assert exporter.log.count("the volume of") == 1
-    assert "131072 at most" in exporter.get("/").text
+    assert "131072 at most" in exporter.get("/status").text
     last = parse(answer.text)
     assert total(last, "mx_emitter_events_dropped_total", reason="no_space") == 0
     dropped = total(last, "mx_emitter_events_dropped_total")

@@ -213,7 +213,7 @@ def is_served_without_owning(exporter: serving.Exporter, directory: Path, why: s
     assert answer.sample(ATTEMPTS) == 400
     assert answer.sample('mx_exporter_owner_state{state="reader"}') == 1
     assert answer.sample("mx_exporter_compactions_total") == 0
-    assert why in exporter.get("/").text
+    assert why in exporter.get("/status").text
     said = [line for line in exporter.log.splitlines() if "without owning it" in line]
     assert len(said) == 1
     assert why in said[0]

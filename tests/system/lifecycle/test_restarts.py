@@ -172,7 +172,7 @@ def test_the_page_with_all_of_this_passes_promtool(
     )
     assert (checked.returncode, checked.stderr) == (0, b"")
     kept = f"owner (compacts, tees, archives in {archive})<"
-    assert kept in exporter.get("/").text
+    assert kept in exporter.get("/status").text
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import gzip
+import hashlib
+import json
 import os
 import re
 import socket
@@ -20,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families as classic
 
 from mx_log.schema import VERSION
 from tests import support
-from tests.support import serving
+from tests.support import load_logs, serving
 from tests.support.pages import derived
 
 CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,7 +54,7 @@ def test_both_formats_say_the_same(exporter: serving.Exporter) -> None:
     assert {metric.name for metric in openmetrics(other.text)} > names > {"mx_build_info"}
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/"])
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/", "/status"])
 def test_a_slash_at_the_end_of_a_path_changes_nothing(
     path: str, exporter: serving.Exporter
 ) -> None:
@@ -91,7 +94,7 @@ def test_gzip_when_accepted(exporter: serving.Exporter) -> None:
     assert len(zipped.body) < len(plain.body) / 2
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/"])
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/", "/status"])
 def test_head_is_get_without_the_body(exporter: serving.Exporter, path: str) -> None:
     head = exporter.get(path, "HEAD")
     got = exporter.get(path)
@@ -248,7 +251,7 @@ def test_503_until_the_first_fold_is_done(held: tuple[serving.Exporter, IO[bytes
     gate.close()
     support.wait_until(exporter.ready)
     assert exporter.get().sample(SUCCESS) == 3
-    assert "Read so far" in exporter.get("/").text
+    assert "Read so far" in exporter.get("/status").text
 
 
 def test_a_drain_that_hangs_does_not_delay_sigterm(
@@ -335,3 +338,43 @@ def test_no_endpoint_still_follows(spawn: support.Spawner, tmp_path: Path, port:
     assert not [s for s in sockets if f" {s[8:-1]} " in tables]
     process.terminate()
     assert process.result() == 0
+
+
+# --------------------------------------------------------------------------------------
+# Pages for people
+
+
+@pytest.fixture
+def loads(spawn: support.Spawner, tmp_path: Path) -> serving.Exporter:
+    directory = tmp_path / "segments"
+    load_logs.ranks(directory, end=False)
+    return serving.start(spawn, directory)
+
+
+def test_pages_for_people(loads: serving.Exporter) -> None:
+    front = loads.get("/")
+    found = json.loads(loads.get("/loads.json").body)
+    assert len(found["loads"]) + len(found["running"]) == 3 * 2 * 3
+    assert len(found["running"]) == 3
+    load_id = found["running"][0]["load_id"]
+    assert f'href="/loads/{load_id}"' in front.text
+    one = loads.get(f"/loads/{load_id}")
+    assert one.status == 200
+    assert "running after" in one.text
+    unknown = loads.get("/loads/%3Cb%3E")
+    assert unknown.status == 404
+    assert "&lt;b&gt;" in unknown.text
+    for answer in (front, one, unknown, loads.get("/?sort=seconds&x=%ff"), loads.get("/status")):
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; style-src 'sha256-")
+        assert "unsafe" not in policy
+        # The style that it names is the one that is there.
+        style = re.search(r"<style>(.*)</style>", answer.text, re.DOTALL)
+        assert style
+        digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    zipped = loads.get("/", Accept_Encoding="gzip")
+    assert "Model loads" in gzip.decompress(zipped.body).decode()
+    assert loads.get("/", method="HEAD").body == b""
+    assert loads.get("/", method="POST").status == 405

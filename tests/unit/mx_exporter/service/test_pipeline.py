@@ -360,12 +360,18 @@ def test_a_part_that_raises_costs_that_part(
             "mx_exporter_files_ignored",
             "mx_exporter_directory_state",
         }
-        assert b"the directory could not be shown" in running.index()
+        assert b"the directory could not be shown" in status_of(running)
         monkeypatch.undo()
         running.drain(None)
         assert helps(running.page(True)) == helps(whole)
-        assert b"could not be shown" not in running.index()
+        assert b"could not be shown" not in status_of(running)
     assert len(caplog.records) == 5  # three parts of the page, two sections of the other
+
+
+def status_of(running: Pipeline) -> bytes:
+    answer = running.look().answer("/status", {})
+    assert answer is not None
+    return answer.body
 
 
 def helps(page: bytes) -> list[str]:

@@ -3,66 +3,78 @@
 from __future__ import annotations
 
 import os
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mx_exporter.config import Directory, Listen, Settings
 from mx_exporter.directory.diagnosis import STATES, Diagnosis
-from mx_exporter.http import status_page
+from mx_exporter.pages import status
 from mx_log.schema import VERSION
 from tests import support
 from tests.support import serving
+from tests.support.html import Page
 
 
-class Reader(HTMLParser):
-    """A page's text, tags and links; fails where a tag is not closed in order."""
-
-    VOID = ("meta", "!doctype")
-
-    def __init__(self, html: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.text = ""
-        self.tags: set[str] = set()
-        self.links: list[str] = []
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.add(tag)
-        self.links += [value for name, value in attrs if name in ("href", "src")]
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(exporter: serving.Exporter) -> Reader:
-    answer = exporter.get("/")
+def read(exporter: serving.Exporter, path: str = "/") -> Page:
+    answer = exporter.get(path)
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    return Reader(answer.text)
+    return Page(answer.text)
 
 
 def test_all_is_well(spawn: support.Spawner, tmp_path: Path) -> None:
     os.utime(serving.attempts(tmp_path, 3), (1, 1))
     exporter = serving.start(spawn, tmp_path)
-    shown = read(exporter)
-    assert shown.links == ["/metrics", "/healthz", "/readyz"]
-    assert all(exporter.get(link).status == 200 for link in shown.links)
-    assert not shown.tags & {"script", "link", "img", "style", "iframe"}
-    for expected in (VERSION, str(tmp_path), "has segments", "events logged", "0 alive, 1 gone"):
+    for path in ("/", "/status"):
+        shown = read(exporter, path)
+        assert {"/metrics", "/loads.json"} < set(shown.links)
+        assert all(exporter.get(link).status == 200 for link in shown.links)
+        assert not shown.tags & {"script", "link", "img", "iframe"}
+        assert VERSION in shown.text
+        assert str(tmp_path) in shown.text
+        assert "likeliest causes" not in shown.text
+        assert "too low" not in shown.text
+        assert "not whole" not in shown.text
+        assert "archives" not in shown.text
+    for expected in ("has segments", "events logged", "0 alive, 1 gone", "roleowner (compacts)"):
         assert expected in shown.text
-    assert "likeliest causes" not in shown.text
-    assert "too low" not in shown.text
-    assert "role" + "owner (compacts)" in shown.text
-    assert "archives" not in shown.text
+    assert "No load was logged yet." in read(exporter).text
+
+
+def test_what_the_log_lacks_is_said_in_front(spawn: support.Spawner, tmp_path: Path) -> None:
+    log = support.Lines()
+    lines = [log.header(0), log("source_attempted", policy="p", result="success"), b"{]\n"]
+    log.seq += 2
+    lines.append(log("source_attempted", policy="p", result="success"))
+    (tmp_path / f"events-{log.proc}-0.jsonl").write_bytes(b"".join(lines))
+    exporter = serving.start(spawn, tmp_path)
+    for path in ("/", "/status"):
+        shown = read(exporter, path)
+        assert "The log is not whole" in shown.text
+        assert "2 events are lost, 1 line was rejected" in shown.text
+        assert f"mx-metrics check {tmp_path}" in shown.text
+
+
+def test_settings_in_use_are_shown_without_a_password() -> None:
+    settings = Settings(
+        Directory("/logs", named=True),
+        Listen(None, 9402),
+        tee=True,
+        pushgateway="https://ann:secret@push.example:9091/x",
+    )
+    standing = status.Standing(lambda: Diagnosis("/logs", "segments"), None, settings)
+    shown = Page(status.page(standing, _must_not_fail).decode()).text
+    for name, value in (
+        ("--dir", "/logs"),
+        ("--tee", "on"),
+        ("--listen", "*:9402"),
+        ("--source-id-label", "off"),
+        ("--pushgateway", "https://push.example:9091/x"),
+        ("--archive-dir", "none"),
+    ):
+        assert name + value in shown
+    assert "secret" not in shown
 
 
 def test_the_status_page_of_a_damaged_snapshot(spawn: support.Spawner, tmp_path: Path) -> None:
@@ -176,15 +188,21 @@ def test_a_label_that_grows_without_end_is_warned_of(
     assert "WARNING" not in exporter.log
 
 
+SEEN = status.Seen(*[0] * 12, "", 0.0, 0, 0, "<b>", "<i>", "owner")
+
+
+def standing(diagnose: Any, see: Any) -> status.Standing:
+    return status.Standing(diagnose, see, Settings())
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_any_path_can_be_shown(state: str) -> None:
     path = os.fsdecode(b"/a\xff<script>\n")
-    seen = status_page.Seen(*[0] * 12, "", 0.0, 0, 0, "<b>", "<i>", "owner")
-    for see in (None, lambda: seen):
-        page = status_page.render(lambda: Diagnosis(path, state), see, _must_not_fail)
-        shown = Reader(page.decode())
+    for see in (None, lambda: SEEN):
+        page = status.page(standing(lambda: Diagnosis(path, state), see), _must_not_fail)
+        shown = Page(page.decode())
         assert "script" not in shown.tags
-        assert "/a?<script>" in shown.text
+        assert "/a\\udcff<script> " in shown.text
 
 
 def _must_not_fail(section: str, error: Exception) -> None:
@@ -196,19 +214,25 @@ def test_a_section_that_raises_costs_that_section() -> None:
         raise RuntimeError("50% <off>")
 
     diagnosis = Diagnosis("/a", "segments")
-    seen = status_page.Seen(*[0] * 12, "", 0.0, 0, 0, "is <bad>", "", "owner")
+    seen = SEEN._replace(snapshot_trouble="is <bad>", retention_trouble="")
     for diagnose, see, left_out in (
         (broken, lambda: seen, ["the directory", "the causes"]),
         (
             lambda: diagnosis,
             broken,
-            ["the directory", "the snapshot", "the compaction", "the numbers"],
+            [
+                "the directory",
+                "the snapshot",
+                "the compaction",
+                "what is missing",
+                "the numbers",
+            ],
         ),
         (broken, None, ["the directory"]),
     ):
         failed: list[str] = []
-        page = status_page.render(diagnose, see, lambda name, _: failed.append(name))  # noqa: B023
-        shown = Reader(page.decode()).text
+        page = status.page(standing(diagnose, see), lambda name, _: failed.append(name))  # noqa: B023
+        shown = Page(page.decode()).text
         assert failed == left_out
         assert [name for name in left_out if f"{name} could not be shown" in shown] == left_out
         assert "/metrics" in shown

@@ -1,0 +1,129 @@
+"""The page of one load, ``/loads/ID``: its timeline."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..loads.model import Load
+from ..loads.parts import parts, uncovered
+from ..loads.steps import error_text, steps
+from ..loads.why import why
+from . import shown, site
+from .bars import KEY, Bar, bar
+from .front import REFRESH_SECONDS
+
+#: Steps, and records of the client's log, of one load that are shown.
+MOST_STEPS, MOST_RECORDS = 300, 50
+
+
+class Line(NamedTuple):
+    """A step on the page."""
+
+    at: float
+    seconds: float | None
+    depth: int
+    text: str
+    error: str
+    share: str
+    mark: bool
+
+
+class Explained(NamedTuple):
+    """A load with its steps."""
+
+    summary: str
+    about: str
+    bar: Bar
+    steps: Sequence[Line]
+    notes: Sequence[str]
+
+
+def page(load_id: str, loads: Sequence[Load], directory: str) -> bytes:
+    """The page of all loads of that id: one, as a rule; none where it is not kept."""
+    name, path = shlex.quote(load_id), shlex.quote(directory)
+    return site.page(
+        "load.html.jinja",
+        load_id=load_id,
+        loads=[explained(load) for load in loads],
+        refresh=REFRESH_SECONDS if any(load.outcome == "running" for load in loads) else 0,
+        kinds=KEY,
+        commands=[
+            f"mx-metrics explain {name} {path}",
+            f"mx-metrics events --load {name} {path}",
+        ],
+        foot=directory,
+    )
+
+
+def explained(load: Load) -> Explained:
+    """A load as it is explained."""
+    lines = sorted([*_steps(load), *_gaps(load)], key=lambda line: line.at)
+    rest = len(lines) - MOST_STEPS
+    notes = []
+    if rest > 0:
+        notes.append(f"{rest} more steps are not shown.")
+    if load.error_type or load.error:
+        notes.append(f"It ended in {error_text(load)}.")
+    if load.missing:
+        notes.append(f"{load.missing} events of it are missing from the log.")
+    if load.clock_stepped:
+        notes.append("The clock was set meanwhile: durations are right, positions are not.")
+    notes += [
+        f"{record.at:.1f} s {record.level} {record.logger or ''}: {record.message or ''} "
+        f"{': '.join(filter(None, (record.error_type, record.error)))}"
+        for record in load.records[:MOST_RECORDS]
+    ]
+    if len(load.records) > MOST_RECORDS:
+        notes.append(f"{len(load.records) - MOST_RECORDS} more records of the client's own log.")
+    return Explained(
+        summary=f"{load.outcome} after {shown.seconds(load.elapsed)} s: {why(load)}",
+        about=_about(load),
+        bar=bar(parts(load), load.elapsed),
+        steps=lines[:MOST_STEPS],
+        notes=notes,
+    )
+
+
+def _about(load: Load) -> str:
+    process = load.process
+    said = [
+        f"{load.model or 'an unnamed model'} on {load.engine}, {load.role}",
+        process.place if load.rank is None else f"{process.place} rank {load.rank}",
+        f"on {process.node}" if process.node else "",
+        f"scheme {load.scheme}" if load.scheme else "",
+        f"client {process.version}" if process.version else "",
+        f"process {process.proc}",
+        f"from {load.began}",
+    ]
+    return " · ".join(filter(None, said))
+
+
+def _steps(load: Load) -> list[Line]:
+    return [
+        Line(
+            step.at,
+            step.seconds,
+            step.depth,
+            step.text,
+            step.error,
+            _share(step.seconds, load),
+            bool(step.error),
+        )
+        for step in steps(load)
+    ]
+
+
+def _gaps(load: Load) -> list[Line]:
+    return [
+        Line(gap.at, gap.seconds, 1, gap.name, "", _share(gap.seconds, load), False)
+        for gap in uncovered(load)
+    ]
+
+
+def _share(seconds: float | None, load: Load) -> str:
+    """The share of the load, where it is worth a word."""
+    if seconds is None or load.elapsed <= 0 or seconds < load.elapsed / 100:
+        return ""
+    return shown.share(seconds, load.elapsed)
