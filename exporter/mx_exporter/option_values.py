@@ -172,6 +172,15 @@ _AGO = re.compile(r"-?(\d+)([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
+def timestamp_of_now() -> str:
+    """Now, as the timestamp of a line."""
+    return _timestamp(datetime.now(timezone.utc))
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
 def parse_time(text: str) -> str:
     """A moment as the timestamp of a line.
 
@@ -184,7 +193,7 @@ def parse_time(text: str) -> str:
             moment = datetime.now(timezone.utc) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
         else:
             moment = _moment(text)
-        return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+        return _timestamp(moment)
     except (ValueError, OverflowError):
         raise ValueError(
             "not a time; use 2026-01-31T12:00:00Z, a date, or 2h for two hours ago"

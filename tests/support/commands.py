@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from mx_exporter.cli import check, replay
+from mx_exporter.cli import check, main, replay
 
 Run: TypeAlias = Callable[..., tuple[int, bytes, str]]
 Checked: TypeAlias = Callable[..., tuple[int, list[str]]]
@@ -35,5 +35,17 @@ def checked(capfdbinary: pytest.CaptureFixture[bytes]) -> Checked:
         out, err = capfdbinary.readouterr()
         assert err == b""
         return code, out.decode().splitlines()
+
+    return run
+
+
+@pytest.fixture
+def mx_metrics(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Run a command line: its exit code, standard output and standard error."""
+
+    def run(*args: Path | str) -> tuple[int, bytes, str]:
+        code = main.main(list(map(str, args)))
+        out, err = capfdbinary.readouterr()
+        return code, out, err.decode()
 
     return run

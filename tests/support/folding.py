@@ -9,6 +9,7 @@ from typing import Any
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
+from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.exposition.fold_metrics import state_families
 from mx_exporter.exposition.samples import derived_families
@@ -98,3 +99,17 @@ def value(state: State, name: str, **labels: str) -> float | None:
     """A sample's value; None when there is no such series. ``scheme`` is empty if not given."""
     wanted = {"scheme": "", **labels}
     return samples(state).get((name, tuple(sorted(wanted.items()))))
+
+
+def compact(directory: Path, retain: int = 1) -> Follower:
+    """What an owning exporter does until its bounds are kept; returns its follower."""
+    live = Follower(str(directory), Fold(CATALOG))
+    live.drain()
+    compactor = Compactor(retain, 10**9, min_age=0)
+    done = -1
+    while compactor.compactions > done:
+        done = compactor.compactions
+        compactor.compact(live)
+        live.drain()
+    assert not compactor.trouble
+    return live

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import sys
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
 
-from ..option_values import parse_at_least_one
+from ..option_values import parse_at_least_one, timestamp_of_now
 from .filters import filters
 from .options import complete, parsed
-from .reading import Progress, say_absent, say_problems
+from .reading import Progress, say_absent, say_problems, style
 from .stdio import PROG, put, say
 
 if TYPE_CHECKING:
     from ..analysis.summary import Summary
-    from ..analysis.text_table import Style
     from ..loads.model import Load
     from ..loads.selection import Selection
     from ..offline.read_loads import LoadReader
@@ -91,7 +86,7 @@ def loads(
                 CATALOG,
                 logs,
                 selection=selection,
-                now=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                now=timestamp_of_now(),
                 jobs=jobs,
                 progress=progress.begin,
             )
@@ -133,7 +128,7 @@ def _starts(loads: Iterable[Load]) -> Iterator[bytes]:
     from ..analysis.load_table import start_lines
     from ..loads.starts import pod_starts
 
-    for line in start_lines(pod_starts(loads), _style()):
+    for line in start_lines(pod_starts(loads), style()):
         yield _line(line)
 
 
@@ -143,7 +138,7 @@ def _table(
     from ..analysis.load_table import group_lines, headline, load_lines, peer_lines
     from ..analysis.summary import Summary
 
-    style = _style()
+    look = style()
     summary = Summary(most=0 if by else most, by=by)
     for load in loads:
         summary.add(load)
@@ -153,14 +148,14 @@ def _table(
     yield b"\n"
     if by:
         groups = summary.peers if by == "peer" else summary.groups
-        yield from map(_line, group_lines(by, groups, style))
+        yield from map(_line, group_lines(by, groups, look))
         return
-    yield from map(_line, load_lines(summary.worst(), style))
+    yield from map(_line, load_lines(summary.worst(), look))
     rest = summary.all.total - len(summary.worst())
     if rest:
         first, last = summary.left
         yield _line(f"… {rest} more, {first:.1f} to {last:.1f} s (--all)")
-    peers = peer_lines(summary, style)
+    peers = peer_lines(summary, look)
     if peers:
         yield b"\n"
         yield from map(_line, peers)
@@ -171,16 +166,6 @@ def _next(summary: Summary, logs: tuple[str, ...]) -> Iterator[bytes]:
     first = next((load.load_id for load in summary.worst() if load.load_id), None)
     if first and "-" not in logs:
         yield _line(f"\nNext: {PROG} explain {shlex.join([first, *logs])}")
-
-
-def _style() -> Style:
-    """As wide as the terminal and in colour, if there is one."""
-    from ..analysis.text_table import Style
-
-    if sys.stdout is None or not sys.stdout.isatty():
-        return Style()
-    width = shutil.get_terminal_size((100, 24)).columns
-    return Style(width, colour=not os.environ.get("NO_COLOR"))
 
 
 def _line(text: str) -> bytes:

@@ -18,6 +18,7 @@ from mx_log.schema import VERSION
 from ..errors import MxError
 from .check import check
 from .demo import demo
+from .explain import explain
 from .extras import require_packages
 from .loads import loads
 from .push import push
@@ -41,7 +42,7 @@ def cli() -> None:
     require_packages()
 
 
-for command in (serve, run, push, replay, check, loads, reset, demo):
+for command in (serve, run, push, replay, check, loads, explain, reset, demo):
     cli.add_command(command)
 
 

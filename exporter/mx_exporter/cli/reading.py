@@ -3,6 +3,8 @@ read."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from mx_log.words import counted
 from .stdio import say
 
 if TYPE_CHECKING:
+    from ..analysis.text_table import Style
     from ..offline.inputs import SnapshotInput
     from ..offline.read_sources import Read
     from ..offline.sources import Found
@@ -76,3 +79,13 @@ def say_absent(found: Found, snapshots: list[SnapshotInput], read: Read) -> bool
     if len(absent) > PRINTED:
         say(f"{len(absent) - PRINTED} more have no event")
     return bool(absent)
+
+
+def style() -> Style:
+    """As wide as the terminal and in colour, if standard output is one."""
+    from ..analysis.text_table import Style
+
+    if sys.stdout is None or not sys.stdout.isatty():
+        return Style()
+    width = shutil.get_terminal_size((100, 24)).columns
+    return Style(width, colour=not os.environ.get("NO_COLOR"))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.commands import checked, run
+from tests.support.commands import checked, mx_metrics, run
 
-__all__ = ["checked", "run"]
+__all__ = ["checked", "mx_metrics", "run"]

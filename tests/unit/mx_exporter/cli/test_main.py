@@ -199,6 +199,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("replay", log),
         ("check", log),
         ("loads", log),
+        ("explain", "a", log),
         ("reset", "--dir", log),
         ("demo", "--pods", "1", "--out", log),
     ]

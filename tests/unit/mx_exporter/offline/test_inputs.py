@@ -20,8 +20,6 @@ from mx_exporter.core import snapshot_codec as snapshot
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.state import State
-from mx_exporter.directory.compaction import Compactor
-from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
 from mx_exporter.offline import fold_logs
 from mx_exporter.offline.engines import process_pool
@@ -29,25 +27,11 @@ from mx_exporter.offline.inputs import find_inputs, merge_snapshots
 from mx_log.files import SNAPSHOT_NAME
 from tests.support import Lines, load_logs
 from tests.support.commands import Run
-from tests.support.folding import derived_page, live_page, page_of
+from tests.support.folding import compact, derived_page, live_page, page_of
 from tests.support.folding import replayed_page as page
 from tests.support.load_logs import ranks
 from tests.support.log_lines import segments_in, size_of
 from tests.support.snapshots import content_of, sealed
-
-
-def compact(directory: Path, retain: int = 1) -> Follower:
-    """What an owning exporter does until its bounds are kept; returns its follower."""
-    live = Follower(str(directory), Fold(CATALOG))
-    live.drain()
-    compactor = Compactor(retain, 10**9, min_age=0)
-    done = -1
-    while compactor.compactions > done:
-        done = compactor.compactions
-        compactor.compact(live)
-        live.drain()
-    assert not compactor.trouble
-    return live
 
 
 def archive(directory: Path, to: Path, suffix: str = ".gz") -> None:
