@@ -23,6 +23,7 @@ from .extras import require_packages
 from .loads import loads
 from .push import push
 from .replay import replay
+from .report import report
 from .reset import reset
 from .run import run
 from .serve import serve
@@ -42,7 +43,7 @@ def cli() -> None:
     require_packages()
 
 
-for command in (serve, run, push, replay, check, loads, explain, reset, demo):
+for command in (serve, run, push, replay, check, loads, explain, report, reset, demo):
     cli.add_command(command)
 
 

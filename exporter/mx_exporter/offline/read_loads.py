@@ -27,7 +27,7 @@ _GROUP = 16 * 1024 * 1024
 _Result = TypeVar("_Result")
 
 #: Loads go from process to process as MessagePack, which takes less time than pickling them.
-_pack_load = msgspec.msgpack.Encoder().encode
+_encode_load = msgspec.msgpack.Encoder().encode
 _unpack_load = msgspec.msgpack.Decoder(Load).decode
 
 
@@ -117,6 +117,11 @@ class _Part(NamedTuple):
     read: Read
     #: Writers that live.
     alive: set[str]
+
+
+def _pack_load(load: Load) -> bytes:
+    # A function of the module: an encoder's own method cannot go from process to process.
+    return _encode_load(load)
 
 
 def _read_group(

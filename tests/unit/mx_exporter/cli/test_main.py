@@ -200,6 +200,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("check", log),
         ("loads", log),
         ("explain", "a", log),
+        ("report", log, "-o", f"{log}/x"),
         ("reset", "--dir", log),
         ("demo", "--pods", "1", "--out", log),
     ]

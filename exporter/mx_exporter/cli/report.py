@@ -1,0 +1,92 @@
+"""``mx-metrics report``: one HTML file about the loads in some logs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from ..errors import MxError
+from ..option_values import parse_at_least_one
+from .filters import filters
+from .options import complete, parsed
+from .reading import Progress
+from .stdio import PROG, put, say
+
+if TYPE_CHECKING:
+    from ..loads.selection import Selection
+
+
+@click.command()
+@click.argument("logs", nargs=-1, shell_complete=complete("file"))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    shell_complete=complete("file"),
+    help="Where to write it; - is standard output.",
+)
+@filters
+@click.option(
+    "--jobs",
+    callback=parsed(parse_at_least_one),
+    metavar="N",
+    help="Processes to use. [default: one a core]",
+)
+def report(logs: tuple[str, ...], output: str, selection: Selection, jobs: int | None) -> int:
+    """Write one HTML file about the loads in LOGS: what stands out, and where the time went.
+
+    LOGS are given as for replay. The file holds all that it shows, at most 2 MB, and is there whole
+    or not at all. Exits with 1 when something of LOGS is missing from it.
+    """
+    from ..analysis.report import Gathered
+    from ..core.builtin import CATALOG
+    from ..directory.generations import retry_overtaken
+    from ..pages.report import pieces
+
+    command = shlex.join([PROG, "report", *logs, "-o", output])
+    with Progress() as progress:
+        found = retry_overtaken(
+            lambda: Gathered(
+                CATALOG,
+                logs,
+                selection=selection,
+                command=command,
+                jobs=jobs,
+                progress=progress.begin,
+            )
+        )
+    write(output, (piece.encode("utf-8", "replace") for piece in pieces(found.sums, found.sources)))
+    for problem in found.sources.problems[:10]:
+        say(problem)
+    return int(found.short)
+
+
+def write(output: str, pieces: Iterator[bytes]) -> None:
+    """Write a file, whole or not at all; ``-`` is standard output.
+
+    :raises MxError: it cannot be written.
+    """
+    from ..directory import atomic_write
+
+    if output == "-":
+        put(b"".join(pieces))
+        return
+
+    def fill(file: BinaryIO) -> None:
+        for piece in pieces:
+            file.write(piece)
+
+    folder, name = os.path.split(output)
+    try:
+        fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            atomic_write.put(name, fd, fill)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise MxError(f"{output}: cannot be written: {error.strerror}") from None
