@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..loads.model import Load
-from ..loads.parts import parts, uncovered
-from ..loads.steps import error_text, steps
-from ..loads.why import why
+from ..loads.parts import parts
+from ..loads.steps import Step, steps
+from ..loads.why import error_of, why
 from . import shown, site
 from .bars import KEY, Bar, bar
 from .front import REFRESH_SECONDS
@@ -18,25 +18,13 @@ from .front import REFRESH_SECONDS
 MOST_STEPS, MOST_RECORDS = 300, 50
 
 
-class Line(NamedTuple):
-    """A step on the page."""
-
-    at: float
-    seconds: float | None
-    depth: int
-    text: str
-    error: str
-    share: str
-    mark: bool
-
-
 class Explained(NamedTuple):
     """A load with its steps."""
 
     summary: str
     about: str
     bar: Bar
-    steps: Sequence[Line]
+    steps: Sequence[Step]
     notes: Sequence[str]
 
 
@@ -59,13 +47,13 @@ def page(load_id: str, loads: Sequence[Load], directory: str) -> bytes:
 
 def explained(load: Load) -> Explained:
     """A load as it is explained."""
-    lines = sorted([*_steps(load), *_gaps(load)], key=lambda line: line.at)
+    lines = steps(load)
     rest = len(lines) - MOST_STEPS
     notes = []
     if rest > 0:
         notes.append(f"{rest} more steps are not shown.")
     if load.error_type or load.error:
-        notes.append(f"It ended in {error_text(load)}.")
+        notes.append(f"It ended in {error_of(load)}.")
     if load.missing:
         notes.append(f"{load.missing} events of it are missing from the log.")
     if load.clock_stepped:
@@ -98,32 +86,3 @@ def _about(load: Load) -> str:
         f"from {load.began}",
     ]
     return " · ".join(filter(None, said))
-
-
-def _steps(load: Load) -> list[Line]:
-    return [
-        Line(
-            step.at,
-            step.seconds,
-            step.depth,
-            step.text,
-            step.error,
-            _share(step.seconds, load),
-            bool(step.error),
-        )
-        for step in steps(load)
-    ]
-
-
-def _gaps(load: Load) -> list[Line]:
-    return [
-        Line(gap.at, gap.seconds, 1, gap.name, "", _share(gap.seconds, load), False)
-        for gap in uncovered(load)
-    ]
-
-
-def _share(seconds: float | None, load: Load) -> str:
-    """The share of the load, where it is worth a word."""
-    if seconds is None or load.elapsed <= 0 or seconds < load.elapsed / 100:
-        return ""
-    return shown.share(seconds, load.elapsed)

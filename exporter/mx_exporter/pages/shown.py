@@ -56,9 +56,9 @@ def clock(timestamp: str | None) -> str:
     return NOTHING if timestamp is None else timestamp[11:19]
 
 
-def share(part: float, whole: float) -> str:
-    """A percentage, without digits that say nothing."""
-    return f"{100 * part / whole:.0f} %" if whole > 0 else NOTHING
+def percent(share: float) -> str:
+    """A share, without digits that say nothing."""
+    return f"{100 * share:.0f} %"
 
 
 def _escape(match: re.Match[str]) -> str:

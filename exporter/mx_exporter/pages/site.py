@@ -79,6 +79,7 @@ def _environment() -> Environment:
         "seconds": shown.seconds,
         "size": shown.size,
         "clock": shown.clock,
+        "percent": shown.percent,
         "counted": counted,
     }
     environment.globals |= {"style": lambda: Markup(style()), "policy": policy}

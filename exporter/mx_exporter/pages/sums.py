@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
-from ..loads.model import Load
-from ..loads.steps import error_text
+from ..loads.model import Attempt, Load
 
 #: Loads that are held in full.
 WORST = 1000
@@ -113,7 +112,7 @@ class Sums:
         self._add_to_pod(load)
         self._add_attempts(load)
         if load.outcome == "error":
-            failure = self._failure(error_text(load) or "no error was logged", load)
+            failure = self._failure(_error(load) or "no error was logged", load)
             failure[0] += 1
         key = (_BADNESS[load.outcome], load.elapsed)
         item = (key, next(self._tie), load)
@@ -159,7 +158,7 @@ class Sums:
             seconds = attempt.seconds or 0.0
             if not attempt.succeeded:
                 self.failed_attempts += 1
-                said = error_text(attempt) or attempt.result or "never ended"
+                said = _error(attempt) or attempt.result or "never ended"
                 failure = self._failure(said, load)
                 failure[1] += 1
                 failure[2] += seconds
@@ -182,3 +181,8 @@ class Sums:
             message = _OTHERS
         self._examples.setdefault(message, load.load_id or "")
         return self._failures.setdefault(message, [0.0, 0.0, 0.0])
+
+
+def _error(failed: Load | Attempt) -> str:
+    """The whole text of an error, by which failures are told apart."""
+    return ": ".join(filter(None, (failed.error_type, failed.error)))
