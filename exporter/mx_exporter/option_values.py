@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -163,6 +164,30 @@ def parse_bind_retry(text: str) -> float:
     except ValueError:
         return DEFAULT_BIND_RETRY_SECS
     return max(seconds, 1.0) if math.isfinite(seconds) else DEFAULT_BIND_RETRY_SECS
+
+
+def parse_buckets(text: str) -> tuple[str, tuple[float, ...]]:
+    """A family and the upper boundaries of its buckets."""
+    family, equals, given = text.partition("=")
+    try:
+        bounds = tuple(float(each) for each in given.split(","))
+    except ValueError:
+        bounds = ()
+    # The last bucket needs no boundary of its own.
+    if bounds[1:] and bounds[-1] == math.inf:
+        bounds = bounds[:-1]
+    ascending = all(low < high for low, high in pairwise(bounds))
+    if not (equals and bounds and ascending and all(map(math.isfinite, bounds))):
+        raise ValueError("expected FAMILY=BOUND,BOUND,... with ascending numbers")
+    return family.strip(), bounds
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names between commas, each once."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if "" in names:
+        raise ValueError("expected names between commas")
+    return names
 
 
 _TIME = re.compile(

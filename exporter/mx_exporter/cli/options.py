@@ -55,6 +55,19 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[..., _Value | None]:
     return value_of
 
 
+def all_parsed(parse: Callable[[str], _Value]) -> Callable[..., list[_Value]]:
+    """The same for an option that may be given more than once."""
+    one = parsed(parse)
+
+    def values_of(
+        context: click.Context, param: click.Parameter, given: tuple[str, ...]
+    ) -> list[_Value]:
+        found = [one(context, param, value) for value in given]
+        return [value for value in found if value is not None]
+
+    return values_of
+
+
 def settings_options(*names: str) -> Callable[[_Command], _Command]:
     """Give a command the flags of the named rows of the settings' table."""
 

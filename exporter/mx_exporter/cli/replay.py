@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mx_log.words import counted
 
 from ..config import SOURCE_ID_WARNING, read_settings
-from ..option_values import parse_at_least_one
-from .options import complete, parsed, settings_options
+from ..option_values import parse_at_least_one, parse_buckets, parse_names, parse_time
+from .deriving import check_labels, window_of, with_buckets
+from .options import all_parsed, complete, parsed, settings_options
 from .reading import Progress, say_absent, say_problems
 from .stdio import put, say
 
 if TYPE_CHECKING:
+    from ..core.catalog import Catalog
+    from ..core.window import Window
     from ..exposition.samples import Collector
     from ..offline.fold_sources import Outcome
     from ..offline.inputs import SnapshotInput
@@ -38,11 +41,45 @@ if TYPE_CHECKING:
     metavar="N",
     help="Most series of a family that are shown, the oldest. [default: no limit]",
 )
+@click.option(
+    "--at",
+    callback=parsed(parse_time),
+    metavar="TIME",
+    help="The metrics as they stood then: 2026-01-31T12:00:00Z, a date, or 2h for two hours ago.",
+)
+@click.option(
+    "--since",
+    callback=parsed(parse_time),
+    metavar="TIME",
+    help="Only what was logged then or later; a load that began before is none.",
+)
+@click.option(
+    "--until", callback=parsed(parse_time), metavar="TIME", help="Only what was logged before."
+)
+@click.option(
+    "--group-by",
+    callback=parsed(parse_names),
+    metavar="LABELS",
+    help="Tell these apart on every series, as headers say them: pod, namespace, node, hostname, "
+    "pod_uid, rank, proc, worker_id, engine_version, gpu_type; several between commas.",
+)
+@click.option(
+    "--buckets",
+    multiple=True,
+    callback=all_parsed(parse_buckets),
+    metavar="FAMILY=BOUNDS",
+    help="Other boundaries of a histogram, between commas; may be given for several.",
+)
 def replay(
     logs: tuple[str, ...],
     output: str | None,
     jobs: int | None,
     max_series: int | None,
+    at: str | None,
+    since: str | None,
+    until: str | None,
+    group_by: tuple[str, ...] | None,
+    buckets: list[tuple[str, tuple[float, ...]]],
     **flags: str | bool | None,
 ) -> int:
     """Fold LOGS and print the metrics that a scrape would have shown.
@@ -53,8 +90,13 @@ def replay(
     changed. Exits with 1 when LOGS hold no event.
     """
     settings = read_settings(flags, names=["source_id_label", "created_series"])
+    from ..core.builtin import CATALOG
+
     return run(
         logs,
+        catalog=with_buckets(CATALOG, buckets),
+        window=window_of(since, until, at),
+        group_by=group_by or (),
         output=output or "text",
         source_id_label=settings.source_id_label,
         created=settings.created_series,
@@ -66,6 +108,9 @@ def replay(
 def run(
     logs: tuple[str, ...],
     *,
+    catalog: Catalog | None = None,
+    window: Window | None = None,
+    group_by: tuple[str, ...] = (),
     output: str = "text",
     source_id_label: bool = False,
     created: bool = True,
@@ -75,36 +120,51 @@ def run(
     """Fold ``logs`` and print the page.
 
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
+    :param catalog: what is derived; None: the built-in one.
+    :param window: the time of what is folded; None: all of it.
+    :param group_by: labels by which processes are told apart (`grouped.HEADER_LABELS`).
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
     :param created: with creation times in OpenMetrics.
     :param jobs: processes at most; None: as many as there are cores.
     :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short,
         when an argument names no event, or when a family could not be printed.
-    :raises UsageError: a path names nothing.
+    :raises UsageError: a path names nothing; a snapshot does not tell what is in the window.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
     from ..core.builtin import CATALOG
+    from ..core.window import ALWAYS
     from ..directory.generations import retry_overtaken
+    from ..exposition.grouped import grouped_collectors
     from ..exposition.samples import derived_collectors
     from ..offline.fold_logs import fold_logs
 
+    chosen = CATALOG if catalog is None else catalog
+    check_labels(chosen, "--group-by", group_by)
     with Progress() as progress:
         found, snapshots, outcome = retry_overtaken(
             lambda: fold_logs(
-                CATALOG, logs, max_series=max_series, jobs=jobs, progress=progress.begin
+                chosen,
+                logs,
+                max_series=max_series,
+                jobs=jobs,
+                progress=progress.begin,
+                window=ALWAYS if window is None else window,
+                group_by=group_by,
             )
         )
-    collectors = derived_collectors(
-        CATALOG,
-        outcome.state,
-        source_id_label=source_id_label,
-        created=created or output == "json",
-        max_series=max_series,
-    )
+    shown: Any = {
+        "source_id_label": source_id_label,
+        "created": created or output == "json",
+        "max_series": max_series,
+    }
+    if group_by:
+        collectors = grouped_collectors(chosen, group_by, outcome.states, **shown)
+    else:
+        collectors = derived_collectors(chosen, outcome.state, **shown)
     failed = _print_page(collectors, output)
     if source_id_label:
         say(SOURCE_ID_WARNING)
-    _print_problems(snapshots, outcome)
+    _print_problems(snapshots, outcome, group_by)
     absent = say_absent(found, snapshots, outcome.read)
     for name, error in failed.items():
         say(f"{name} could not be printed: {type(error).__name__}: {error}")
@@ -132,9 +192,16 @@ def _print_page(collectors: Iterable[Collector], output: str) -> dict[str, Excep
     return failed
 
 
-def _print_problems(snapshots: list[SnapshotInput], outcome: Outcome) -> None:
+def _print_problems(
+    snapshots: list[SnapshotInput], outcome: Outcome, group_by: tuple[str, ...]
+) -> None:
     """Print on standard error what did not become metrics, if anything."""
     for given in snapshots:
+        if group_by and given.snapshot.state.books:
+            say(
+                f"{given.source.shown}: a snapshot does not tell processes apart; "
+                f"{', '.join(group_by)} of what it stands for: empty"
+            )
         if given.snapshot.changed:
             families = ", ".join(given.snapshot.changed)
             say(
@@ -142,13 +209,13 @@ def _print_problems(snapshots: list[SnapshotInput], outcome: Outcome) -> None:
                 f"{'hold' if given.snapshot.changed[1:] else 'holds'} only what is in the segments"
             )
     say_problems(outcome.read)
-    state = outcome.state
+    states = outcome.states.values()
     faults = [
         counted(count, one, many)
         for count, one, many in (
-            (state.rejected.total(), "line rejected", "lines rejected"),
-            (state.refused.total(), "observation refused", "observations refused"),
-            (state.lost, "event lost", "events lost"),
+            (sum(s.rejected.total() for s in states), "line rejected", "lines rejected"),
+            (sum(s.refused.total() for s in states), "observation refused", "observations refused"),
+            (sum(s.lost for s in states), "event lost", "events lost"),
         )
         if count
     ]

@@ -8,7 +8,7 @@ a catalogue; none of them reads a table of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from mx_log.schema import OPTIONAL_TEXT, TEXT, Event
@@ -165,6 +165,17 @@ class Catalog:
             )
             for event in self.events.values()
         }
+
+    def with_buckets(self, buckets: Mapping[str, tuple[float, ...]]) -> Catalog:
+        """The same with other boundaries.
+
+        :param buckets: name of a histogram -> its upper boundaries, ascending.
+        """
+        families = [
+            replace(family, buckets=buckets.get(family.name, family.buckets))
+            for family in self.families
+        ]
+        return Catalog(self.events.values(), families)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The decoder's types are made again where the catalogue is taken out.

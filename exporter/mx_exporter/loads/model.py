@@ -212,6 +212,16 @@ def earlier(timestamp: str, seconds: float) -> str:
     return moment.isoformat(timespec="microseconds") + "Z"
 
 
+def later(timestamp: str, seconds: float) -> str:
+    """The timestamp so many seconds after another one."""
+    moment = _EPOCH + timedelta(microseconds=microseconds(timestamp))
+    try:
+        moment += timedelta(seconds=seconds)
+    except OverflowError:
+        moment = datetime.max
+    return moment.isoformat(timespec="microseconds") + "Z"
+
+
 @lru_cache(maxsize=64)
 def _day(day: str) -> int:
     """Days since 1970. The 31st of a month that has 30 is the day after the 30th."""

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..core.state import Overlap, State
+from ..core.window import ALWAYS, Window
 from ..directory.generations import Generations
-from ..errors import MxError
+from ..errors import MxError, UsageError
 from .engines.process_pool import group, processes, spread
 from .fold_sources import Outcome, fold_sources, settle
 from .inputs import SnapshotInput, find_inputs, merge_snapshots
@@ -35,6 +36,8 @@ def fold_logs(
     max_series: int | None = None,
     jobs: int | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
+    window: Window = ALWAYS,
+    group_by: tuple[str, ...] = (),
 ) -> Folded:
     """Fold ``logs`` once.
 
@@ -44,7 +47,9 @@ def fold_logs(
     :param jobs: processes at most; None: as many as there are cores.
     :param progress: told how many bytes there are to read; returns what is told, again and again,
         how many more were read.
-    :raises UsageError: a path names nothing.
+    :param window: the time of what is folded.
+    :param group_by: labels of `grouped.HEADER_LABELS`: a state for each group of processes.
+    :raises UsageError: a path names nothing; a snapshot does not tell what is in the window.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     :raises StartOver: an exporter compacted one of the directories meanwhile.
     """
@@ -55,6 +60,8 @@ def fold_logs(
                 f"{given.source.shown}: {given.problem}; all that it stands for would be missing. "
                 "Put a good one in its place, or name the segments alone to go without it"
             )
+    for given in snapshots:
+        _cut(catalog, given, window)
     seen = ignore if progress is None else progress(sum(s.size for s in found.sources))
     outcome = fold_all(
         catalog,
@@ -65,6 +72,8 @@ def fold_logs(
         max_series=max_series,
         jobs=jobs,
         seen=seen,
+        window=window,
+        group_by=group_by,
     )
     return Folded(found, snapshots, outcome)
 
@@ -79,6 +88,8 @@ def fold_all(
     max_series: int | None = None,
     jobs: int | None = None,
     seen: Callable[[int], None] = ignore,
+    window: Window = ALWAYS,
+    group_by: tuple[str, ...] = (),
 ) -> Outcome:
     """Fold all sources, in several processes where that pays and changes nothing: their states
     merge to the same bytes as one process would give, since merging is exact.
@@ -88,6 +99,7 @@ def fold_all(
     :param max_series: of each `Fold`.
     :param jobs: processes at most; None: one a core.
     :param seen: told the bytes that were read since it was told last.
+    :param window: see `fold_logs`, as ``group_by``.
     :raises StartOver: a source is gone, and its directory has another snapshot.
     """
     base = State(catalog) if base is None else base
@@ -104,10 +116,28 @@ def fold_all(
                 max_series,
                 min(jobs, len(groups)),
                 seen,
+                window,
+                group_by,
             )
         except Overlap:
             pass  # the files do not hold the writers that their names say
-    return fold_sources(catalog, sources, writers, base, generations, max_series, seen)
+    return fold_sources(
+        catalog, sources, writers, base, generations, max_series, seen, window, group_by
+    )
+
+
+def _cut(catalog: Catalog, given: SnapshotInput, window: Window) -> None:
+    """Leave of a snapshot what is in the window."""
+    state = given.snapshot.state
+    last = state.last_event
+    cut = window.cut_state(catalog, state)
+    if cut is None:
+        raise UsageError(
+            f"{given.source.shown}: stands for events up to {last}, and keeps no times of them, so "
+            "what of it is in that time cannot be told: name the archive, or the segments alone to "
+            "go without it"
+        )
+    given.snapshot.state = cut
 
 
 def _spread(
@@ -119,12 +149,14 @@ def _spread(
     max_series: int | None,
     jobs: int,
     seen: Callable[[int], None],
+    window: Window,
+    group_by: tuple[str, ...],
 ) -> Outcome:
     parts = [base.split_off(catalog, {source.proc for source in group}) for group in groups]
     settle(Fold(catalog, base), writers)
-    whole = Outcome(base, Read())
+    whole = Outcome({("",) * len(group_by): base}, Read())
     tasks = (
-        (catalog, group, writers, part, generations, max_series)
+        (catalog, group, writers, part, generations, max_series, ignore, window, group_by)
         for group, part in zip(groups, parts, strict=True)
     )
     for at, part in spread(fold_sources, tasks, jobs):

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from ..core.catalog import Catalog
 from ..core.fold import Fold
+from ..core.grouped import Group, GroupedFold
 from ..core.state import State
+from ..core.window import ALWAYS, Window
 from ..directory.generations import Generations
 from .read_sources import Read, read_sources
 from .reader import ignore
@@ -17,14 +19,24 @@ from .writers import Writers
 
 @dataclass
 class Outcome:
-    """What a fold gave: the state, and what was read for it."""
+    """What a fold gave: the state of each group of processes, and what was read for it."""
 
-    state: State
+    #: By the values of the labels that processes are grouped by; without such labels there is one.
+    states: dict[Group, State]
     read: Read
+
+    @property
+    def state(self) -> State:
+        """The state, where processes are not grouped."""
+        return self.states[()]
 
     def add(self, other: Outcome) -> None:
         """Merge what a fold of other writers gave."""
-        self.state.merge(other.state)
+        for group, state in other.states.items():
+            if group in self.states:
+                self.states[group].merge(state)
+            else:
+                self.states[group] = state
         self.read.add(other.read)
 
 
@@ -36,14 +48,20 @@ def fold_sources(
     generations: Generations | None = None,
     max_series: int | None = None,
     seen: Callable[[int], None] = ignore,
+    window: Window = ALWAYS,
+    group_by: tuple[str, ...] = (),
 ) -> Outcome:
     """Fold sources one after the other, and settle the writers that are gone."""
-    fold = Fold(catalog, base, max_series)
+    grouped = GroupedFold(catalog, group_by, base, max_series) if group_by else None
+    fold = Fold(catalog, None if grouped else base, max_series)
+    feed = fold.feed if grouped is None else grouped.feed
     read = Read()
     for events, procs in read_sources(catalog.decoder, sources, writers, read, generations, seen):
-        fold.feed(events, procs)
+        feed(events if window == ALWAYS else window.cut(events, writers.alive), procs)
+    if grouped is not None:
+        return Outcome(grouped.settle(writers.alive), read)
     settle(fold, writers)
-    return Outcome(fold.state, read)
+    return Outcome({(): fold.state}, read)
 
 
 def settle(fold: Fold, writers: Writers) -> None:
