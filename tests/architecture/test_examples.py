@@ -2,7 +2,8 @@
 
 Each fenced block names its language. Python runs, a page's blocks one after the other, and logs
 nothing that the product refuses; commands of ours are understood by our own command lines, and run
-where that is cheap; YAML, TOML, JSON and PromQL are parsed. ``text`` is no example. What cannot be
+where that is cheap; YAML, TOML, JSON and PromQL are parsed; SQL runs in the test of
+`mx-metrics events`. ``text`` is no example. What cannot be
 tried has a comment before it, ``<!-- not tried: why -->``.
 """
 
@@ -23,6 +24,7 @@ import pytest
 import yaml
 
 import mx_exporter
+from mx_demo.fleet import write_fleet
 from mx_exporter.cli.main import cli
 from tests import support
 from tests.support import serving
@@ -56,7 +58,7 @@ def of(*languages: str) -> list[Block]:
 
 
 def test_each_block_says_what_it_is() -> None:
-    known = {"python", "sh", "yaml", "toml", "json", "promql", "text"}
+    known = {"python", "sh", "yaml", "toml", "json", "promql", "sql", "text"}
     for block in BLOCKS:
         assert block.language in known, f"{block.page}: {block.text[:60]!r}"
     # None is overlooked, such as one that is indented.
@@ -76,6 +78,7 @@ def test_python_runs_and_nothing_of_it_is_refused(
 ) -> None:
     program = "\n".join(block.text for block in of("python") if block.page == page)
     log = tmp_path / "log"
+    write_fleet(tmp_path / "fleet", 1, start=0)  # as the page's commands do
     env = {"MX_METRICS_ENABLED": "1", "MX_METRICS_DIR": str(log)}
     done = spawn.python("-c", program, env=env, cwd=tmp_path)
     assert done.result() == 0, done.error_output

@@ -11,6 +11,7 @@ import orjson
 
 from ..loads.as_json import as_dict
 from ..loads.model import Load
+from ..offline.sorted_runs import time_key
 
 #: Columns of CSV: keys of the JSON, seconds of these phases, and what came of the attempts.
 _SCALARS = (
@@ -46,7 +47,7 @@ def csv_line(load: Load) -> tuple[bytes, bytes]:
 
 
 def _key(load: Load) -> bytes:
-    return f"{load.began} {load.process.proc} {load.first_seq:020}".encode()
+    return time_key(load.began, load.process.proc, load.first_seq)
 
 
 def _csv(values: Iterable[Any]) -> bytes:

@@ -145,7 +145,7 @@ def _behind(text: str, logs: tuple[str, ...], *, as_json: bool) -> int:
     from ..analysis.selector import parse_selector
     from ..core.builtin import CATALOG
     from ..directory.generations import retry_overtaken
-    from ..offline.sorted_runs import SortedRuns
+    from ..offline.sorted_runs import SortedRuns, time_key
 
     selector = parse_selector(CATALOG, text)
     runs = SortedRuns()
@@ -156,7 +156,7 @@ def _behind(text: str, logs: tuple[str, ...], *, as_json: bool) -> int:
             event = behind.event
             number += 1
             total += behind.value or 0.0
-            key = f"{event.timestamp} {event.proc} {event.seq:020}".encode()
+            key = time_key(event.timestamp, event.proc, event.seq)
             runs.add(key, _json_of(behind) if as_json else _text_of(behind))
     for line in runs:
         put(line)

@@ -18,6 +18,7 @@ from mx_log.schema import VERSION
 from ..errors import MxError
 from .check import check
 from .demo import demo
+from .events import events
 from .explain import explain
 from .extras import require_packages
 from .loads import loads
@@ -43,7 +44,7 @@ def cli() -> None:
     require_packages()
 
 
-for command in (serve, run, push, replay, check, loads, explain, report, reset, demo):
+for command in (serve, run, push, replay, check, loads, explain, events, report, reset, demo):
     cli.add_command(command)
 
 

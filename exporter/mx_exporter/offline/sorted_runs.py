@@ -17,6 +17,11 @@ _OPEN = 64
 _SEPARATOR = b"\t"
 
 
+def time_key(timestamp: str, proc: str, seq: int) -> bytes:
+    """The key of what lies at an event: in order of time, then of process and number."""
+    return f"{timestamp} {' '.join(proc.split())} {seq:020}".encode("utf-8", "backslashreplace")
+
+
 class SortedRuns:
     """Lines in the order of their keys; those of one key in the order of their bytes."""
 

@@ -201,6 +201,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("loads", log),
         ("explain", "a", log),
         ("report", log, "-o", f"{log}/x"),
+        ("events", log),
         ("reset", "--dir", log),
         ("demo", "--pods", "1", "--out", log),
     ]

@@ -1,0 +1,229 @@
+"""``mx-metrics events``: the lines of a log as they were written, in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import UsageError
+from .filters import filters
+from .options import complete
+from .output import NewFolder, Output
+from .reading import Progress, say_absent, say_problems
+from .stdio import say
+
+if TYPE_CHECKING:
+    from ..core.decode import Event
+    from ..loads.selection import Selection
+    from ..offline.read_events import EventReader
+
+#: Ends the name of a file that is written as Parquet.
+_PARQUET = ".parquet"
+
+
+@click.command()
+@click.argument("logs", nargs=-1, shell_complete=complete("file"))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=complete("file"),
+    help="Write to FILE instead; one that ends in .parquet as a table of Parquet.",
+)
+@click.option(
+    "--tables",
+    metavar="DIR",
+    shell_complete=complete("dir"),
+    help="Write a table of Parquet for each event instead, into DIR, which is new or empty.",
+)
+@click.option("--load", "loads", multiple=True, metavar="ID", help="Only of this load.")
+@click.option("--event", "names", multiple=True, metavar="NAME", help="Only of this name.")
+@click.option("--proc", "procs", multiple=True, metavar="ID", help="Only of this process.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Only where a field has this value; more than once: all of them.",
+)
+@filters
+def events(
+    logs: tuple[str, ...],
+    output: str | None,
+    tables: str | None,
+    loads: tuple[str, ...],
+    names: tuple[str, ...],
+    procs: tuple[str, ...],
+    where: tuple[str, ...],
+    selection: Selection,
+) -> int:
+    """Print the lines of LOGS as they were written, in order of time, each once.
+
+    LOGS are given as for replay. What a collector put around the lines is taken off, so that they
+    can be given to any tool, and to replay. --since and --until mean the time of the event; --pod
+    and --node where its process ran, --model and --engine what its load loads. Exits with 1 when
+    LOGS hold no event.
+    """
+    from ..core.builtin import CATALOG
+    from ..directory.generations import retry_overtaken
+    from ..offline.read_events import EventReader
+
+    with Progress() as progress:
+        reader = retry_overtaken(lambda: EventReader(CATALOG, logs, progress=progress.begin))
+        chosen = _Chosen(selection, loads, names, procs, [_condition(text) for text in where])
+        if tables is not None:
+            _write_tables(_in_order(reader, chosen), tables, output)
+        elif output is not None and output.endswith(_PARQUET):
+            parquet = _parquet()
+            with Output(output) as target:
+                parquet.write_parquet(CATALOG, _in_order(reader, chosen), target.place)
+        else:
+            with Output(output) as target:
+                for line in _in_order(reader, chosen):
+                    progress.clear()
+                    target.write(line)
+    if reader.compacted:
+        say(f"{reader.compacted} events are left in a snapshot alone, and cannot be listed")
+    say_problems(reader.read)
+    absent = say_absent(reader.found, reader.snapshots, reader.read)
+    return int(reader.read.short or absent)
+
+
+def _write_tables(lines: Iterator[bytes], folder: str, output: str | None) -> None:
+    from ..core.builtin import CATALOG
+
+    if output is not None:
+        raise UsageError("--tables and --output exclude each other")
+    parquet = _parquet()
+    with NewFolder(folder) as place:
+        parquet.write_tables(CATALOG, lines, place)
+
+
+def _parquet() -> ModuleType:
+    try:
+        from ..analysis import parquet
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "pyarrow":
+            raise
+        raise UsageError(
+            "the package pyarrow is missing; install it with: pip install 'mx-metrics[parquet]'"
+        ) from None
+    return parquet
+
+
+class _Chosen:
+    """Which events are meant. Some of it is known only when all were read: where a process ran,
+    and what a load loads."""
+
+    def __init__(
+        self,
+        selection: Selection,
+        loads: tuple[str, ...],
+        names: tuple[str, ...],
+        procs: tuple[str, ...],
+        where: list[Callable[[dict[str, Any]], bool]],
+    ) -> None:
+        self._selection = selection
+        self._loads, self._names, self._procs = set(loads), set(names), set(procs)
+        self._where = where
+        #: By process: those of its pod and node that are asked for.
+        self._places: dict[str, bool] = {}
+        #: By process and load: whether its model and engine are asked for.
+        self._loaded: dict[tuple[str, str | None], bool] = {}
+
+    @property
+    def later(self) -> bool:
+        """Whether something is asked for that is known only when all were read."""
+        s = self._selection
+        return bool(s.pods or s.nodes or s.models or s.engines)
+
+    def admits(self, event: Event, name: str, line: bytes) -> bool:
+        """Whether an event is meant, as far as it says so itself; learn what it says of others."""
+        s = self._selection
+        self._learn(event, name)
+        return (
+            (not self._names or name in self._names)
+            and (not self._loads or event.load_id in self._loads)
+            and (not self._procs or event.proc in self._procs)
+            and (not s.since or event.timestamp >= s.since)
+            and (not s.until or event.timestamp < s.until)
+            and (not s.ranks or event.rank in s.ranks)
+            and (not s.schemes or event.scheme in s.schemes)
+            and (not self._where or self._fits(line))
+        )
+
+    def admits_later(self, proc: str, load_id: str | None) -> bool:
+        """The same of what is known when all were read."""
+        s = self._selection
+        return ((not s.pods and not s.nodes) or self._places.get(proc, False)) and (
+            (not s.models and not s.engines) or self._loaded.get((proc, load_id), False)
+        )
+
+    def _learn(self, event: Any, name: str) -> None:
+        s = self._selection
+        if not self.later:
+            return
+        if name in ("process_started", "segment_continued"):
+            pod = event.pod_name or event.hostname
+            named = {pod, f"{event.pod_namespace}/{pod}"}
+            self._places[event.proc] = (not s.pods or bool(s.pods & named)) and (
+                not s.nodes or event.node_name in s.nodes
+            )
+        elif name in ("load_started", "load_finished"):
+            self._loaded[event.proc, event.load_id] = (
+                not s.models or event.model in s.models
+            ) and (not s.engines or event.engine in s.engines)
+
+    def _fits(self, line: bytes) -> bool:
+        import orjson
+
+        try:
+            record = orjson.loads(line)
+        except ValueError:
+            return False
+        return all(condition(record) for condition in self._where)
+
+
+def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
+    """A condition on a field. A text is compared as it is, all else as JSON has it."""
+    import orjson
+
+    field, equals, wanted = text.partition("=")
+    if not equals or not field:
+        raise UsageError(f"--where: bad value {text!r}: expected FIELD=VALUE")
+    try:
+        number: Any = orjson.loads(wanted)
+    except ValueError:
+        number = wanted
+
+    def holds(record: dict[str, Any]) -> bool:
+        if field not in record:
+            return False
+        value = record[field]
+        return value == wanted if type(value) is str else type(value) is not str and value == number
+
+    return holds
+
+
+def _in_order(reader: EventReader, chosen: _Chosen) -> Iterator[bytes]:
+    """The lines that are meant, each with its newline."""
+    import orjson
+
+    from ..core.decode import name_of
+    from ..offline.sorted_runs import SortedRuns, time_key
+
+    runs = SortedRuns()
+    for event, line in reader:
+        if chosen.admits(event, name_of(event), line):
+            key = time_key(event.timestamp, event.proc, event.seq)
+            # What the filters that come later need stands before the line.
+            known = orjson.dumps([event.proc, event.load_id]) + b"\t" if chosen.later else b""
+            runs.add(key, known + line)
+    for line in runs:
+        if chosen.later:
+            known, _, line = line.partition(b"\t")
+            if not chosen.admits_later(*orjson.loads(known)):
+                continue
+        yield line
