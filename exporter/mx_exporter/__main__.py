@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .cli.extras import PACKAGES
+from .cli.extras import how_to_install
 
 
 def main() -> int:
@@ -14,14 +14,11 @@ def main() -> int:
 
         return run()
     except ModuleNotFoundError as error:
-        missing = PACKAGES.get((error.name or "").partition(".")[0])
+        missing = how_to_install((error.name or "").partition(".")[0])
         if missing is None:
             raise
-        print(  # noqa: T201 - there may be no library to print with
-            f"mx-metrics: the package {missing} is missing; "
-            "install the exporter with: pip install 'mx-metrics[exporter]'",
-            file=sys.stderr,
-        )
+        # There may be no library to print with.
+        print(f"mx-metrics: {missing}", file=sys.stderr)  # noqa: T201
         return 2
 
 

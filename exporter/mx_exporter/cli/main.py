@@ -29,6 +29,7 @@ from .reset import reset
 from .run import run
 from .serve import serve
 from .stdio import PROG, abandon_stdout, cannot_write, is_of_stdout
+from .top import top
 
 #: Help is as wide as the terminal, up to so many columns.
 WIDEST = 120
@@ -44,7 +45,7 @@ def cli() -> None:
     require_packages()
 
 
-for command in (serve, run, push, replay, check, loads, explain, events, report, reset, demo):
+for command in (serve, run, push, replay, check, loads, explain, events, report, top, reset, demo):
     cli.add_command(command)
 
 

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from mx_log.schema import VERSION
 from mx_log.words import counted
 
+from ..loads.listing import Kept
 from ..loads.model import Load
+from ..loads.progress import phase_seconds
 from ..loads.quantiles import median
 from ..loads.starts import PodStart, pod_starts
 from . import rows, shown, site
@@ -18,21 +20,6 @@ from .status import Failed, Standing, books_line, troubles
 
 #: Seconds between two looks of a browser while a load runs.
 REFRESH_SECONDS = 2
-
-
-class Kept(NamedTuple):
-    """The loads that an exporter keeps.
-
-    :ivar over: those that ended or whose process is gone.
-    :ivar running: those in progress.
-    :ivar before: loads that were forgotten for newer ones.
-    :ivar compacted: events that only the snapshot stands for: their loads cannot be listed.
-    """
-
-    over: Sequence[Load] = ()
-    running: Sequence[Load] = ()
-    before: int = 0
-    compacted: int = 0
 
 
 class Tile(NamedTuple):
@@ -82,9 +69,9 @@ def page(
     """
     sort = query.get("sort", "")
     sort = sort if sort in _SORTS else "start"
-    running = sorted(kept.running, key=lambda load: load.began)
+    running = kept.running
     scale = max([load.elapsed for load in (*kept.over, *running)], default=0.0)
-    usual = rows.phase_seconds(kept.over)
+    usual = phase_seconds(kept.over)
     seen = standing.see() if standing.see else None
     path = shlex.quote(standing.settings.directory.path)
     loads = bool(kept.over or running)

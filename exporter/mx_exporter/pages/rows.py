@@ -8,12 +8,9 @@ from urllib.parse import quote
 
 from ..loads.model import Load
 from ..loads.parts import parts
-from ..loads.quantiles import median
+from ..loads.progress import progress
 from ..loads.why import why
 from .bars import Bar, bar
-
-#: A phase lasts too long from so many times its median on, once so many of it ended.
-STUCK_TIMES, STUCK_FROM = 3.0, 3
 
 
 class Row(NamedTuple):
@@ -68,41 +65,22 @@ def row(load: Load, scale: float) -> Row:
     )
 
 
-def phase_seconds(loads: Sequence[Load]) -> dict[str, list[float]]:
-    """How long each phase took, over loads."""
-    found: dict[str, list[float]] = {}
-    for load in loads:
-        for span in load.phases:
-            if span.seconds is not None:
-                found.setdefault(span.name, []).append(span.seconds)
-    return {name: sorted(values) for name, values in found.items()}
-
-
 def running(load: Load, usual: Mapping[str, Sequence[float]], scale: float) -> Running:
     """A load in progress.
 
     :param usual: what `phase_seconds` found.
     """
-    phase, age = load.open_phase, load.elapsed
-    inside = None if phase is None else max(0.0, age - phase.at)
-    values = usual.get(phase.name, ()) if phase else ()
-    usually = median(values)
-    stuck = (
-        inside is not None
-        and usually is not None
-        and len(values) >= STUCK_FROM
-        and inside > max(STUCK_TIMES * usually, values[-1])
-    )
+    found = progress(load, usual)
     return Running(
         place=load.process.place,
         rank=load.rank,
         load_id=load.load_id,
         link=link(load),
-        age=age,
-        phase=phase.name if phase else "between phases",
-        phase_seconds=inside,
-        median=usually,
-        stuck=stuck,
+        age=load.elapsed,
+        phase=found.phase or "between phases",
+        phase_seconds=found.seconds,
+        median=found.median,
+        stuck=found.stuck,
         bar=bar(parts(load), scale),
         why=why(load),
     )

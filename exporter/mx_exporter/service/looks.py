@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 import orjson
 
 from ..http.message import Answer
-from ..loads.as_json import as_dict
-from ..loads.model import Load, timestamp
+from ..loads.listing import Kept, listing
+from ..loads.model import timestamp
 from ..loads.recent import Taken
 from ..pages import front, load, site, status
 
@@ -51,40 +50,18 @@ class Look:
         if path == "/":
             return _html(front.page(self.standing, kept, query, self.failed, between))
         if path == "/loads.json":
-            return Answer(_json(kept, self.now, between), JSON)
+            return Answer(orjson.dumps(listing(kept, self.now, query.get("id"), between)), JSON)
         load_id = path.removeprefix("/loads/")
         known = [each for each in (*kept.running, *kept.over) if each.load_id == load_id]
         page = load.page(load_id, known, self.standing.settings.directory.path)
         return _html(page, HTTPStatus.OK if known else HTTPStatus.NOT_FOUND)
 
-    def _kept(self, between: Callable[[], object]) -> front.Kept:
+    def _kept(self, between: Callable[[], object]) -> Kept:
         if self.taken is None:
-            return front.Kept()
+            return Kept()
         loads = self.taken.tell(timestamp(self.now), between)
-        return front.Kept(
-            over=[load for load in loads if load.outcome != "running"],
-            running=[load for load in loads if load.outcome == "running"],
-            before=self.taken.before,
-            compacted=self.compacted,
-        )
+        return Kept.of(loads, self.taken.before, self.compacted)
 
 
 def _html(page: bytes, status: HTTPStatus = HTTPStatus.OK) -> Answer:
     return Answer(page, HTML, status, (("content-security-policy", site.header_policy()),))
-
-
-def _json(kept: front.Kept, now: float, between: Callable[[], object]) -> bytes:
-    def objects(loads: Iterable[Load]) -> Iterator[dict[str, Any]]:
-        for each in loads:
-            between()
-            yield as_dict(each)
-
-    return orjson.dumps(
-        {
-            "now": now,
-            "running": list(objects(kept.running)),
-            "loads": list(objects(kept.over)),
-            "not_listed": kept.before,
-            "events_in_snapshot": kept.compacted,
-        }
-    )

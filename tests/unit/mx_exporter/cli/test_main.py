@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_exporter.cli.extras import PACKAGES
+from mx_exporter.cli.extras import EXTRAS, PACKAGES
 from mx_exporter.cli.main import cli
 from mx_exporter.config import OPTIONS
 from mx_log.schema import VERSION
@@ -177,12 +177,25 @@ def test_a_missing_extra_says_how_to_install_it() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_packages_that_are_looked_for_are_those_of_the_extra() -> None:
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_the_packages_that_are_looked_for_are_those_of_the_extra(extra: str) -> None:
     text = (support.ROOT / "pyproject.toml").read_text()
-    extra = re.search(r"^exporter = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    assert extra
-    assert sorted(re.findall(r'"([\w.-]+)', extra[1])) == sorted(PACKAGES.values())
-    assert all(find_spec(module) for module in PACKAGES)
+    found = re.search(rf"^{extra} = \[(.*?)\]", text, re.MULTILINE | re.DOTALL)
+    assert found
+    assert sorted(re.findall(r'"([\w.-]+)', found[1])) == sorted(EXTRAS[extra].values())
+    assert all(find_spec(module) for module in EXTRAS[extra])
+
+
+def test_a_command_with_an_extra_of_its_own_says_how_to_install_it() -> None:
+    code = (
+        "import sys; sys.modules['rich'] = None; "
+        "from mx_exporter.__main__ import main; sys.exit(main())"
+    )
+    done = run("top", command=("-c", code))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the package rich is missing" in done.stderr
+    assert "pip install 'mx-metrics[exporter,top]'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("missing", sorted(PACKAGES.keys() - {"click"}))
@@ -202,6 +215,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("explain", "a", log),
         ("report", log, "-o", f"{log}/x"),
         ("events", log),
+        ("top", log),
         ("reset", "--dir", log),
         ("demo", "--pods", "1", "--out", log),
     ]

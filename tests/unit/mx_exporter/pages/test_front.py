@@ -11,6 +11,7 @@ import pytest
 
 from mx_exporter.config import Directory, Settings
 from mx_exporter.directory.diagnosis import Diagnosis
+from mx_exporter.loads.listing import Kept
 from mx_exporter.loads.model import Load, Span
 from mx_exporter.pages import front, load
 from mx_exporter.pages.status import Seen, Standing
@@ -50,7 +51,7 @@ def _must_not_fail(section: str, error: Exception) -> None:
 def shown(
     over: Sequence[Load] = (), running: Sequence[Load] = (), sort: str = "", **more: Any
 ) -> Page:
-    kept = front.Kept(over, running, **more)
+    kept = Kept(over, running, **more)
     page = front.page(standing(), kept, {"sort": sort} if sort else {}, _must_not_fail)
     return Page(page.decode())
 
@@ -157,8 +158,8 @@ def test_whatever_a_log_says_is_text(text: str) -> None:
     over = a_load_of(text, outcome="error")
     open_ = a_load_of(text, outcome="running", seconds=None)
     for made in (
-        front.page(standing(), front.Kept([over], [open_]), {}, _must_not_fail),
-        front.page(standing(), front.Kept([over], [open_]), {"sort": "seconds"}, _must_not_fail),
+        front.page(standing(), Kept([over], [open_]), {}, _must_not_fail),
+        front.page(standing(), Kept([over], [open_]), {"sort": "seconds"}, _must_not_fail),
         load.page(text, [over, open_], text),
     ):
         assert len(made) < 100_000

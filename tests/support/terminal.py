@@ -1,0 +1,65 @@
+"""A real pseudo-terminal with a program in it, and what it shows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+import termios
+import time
+from collections.abc import Callable
+
+import pyte
+
+from tests import support
+
+
+class Terminal:
+    """A terminal of so many columns and lines.
+
+    :param start: starts the program, given the terminal's descriptor.
+    """
+
+    def __init__(
+        self, start: Callable[[int], support.Process], columns: int = 80, lines: int = 24
+    ) -> None:
+        self._screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self._screen)
+        self._fd, inner = os.openpty()
+        self.resize(columns, lines)
+        self.before = termios.tcgetattr(inner)
+        self._inner = inner
+        self.process = start(inner)
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._screen.resize(lines, columns)
+
+    def press(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    def read(self) -> list[str]:
+        """What the terminal shows now, line by line."""
+        while select.select([self._fd], [], [], 0)[0]:
+            self._stream.feed(os.read(self._fd, 65536))
+        return [line.rstrip() for line in self._screen.display]
+
+    def wait_for(self, *texts: str, limit: float = 30.0) -> list[str]:
+        """Read until the terminal shows all texts."""
+        deadline = time.monotonic() + limit
+        while True:
+            shown = self.read()
+            if all(any(text in line for line in shown) for text in texts):
+                return shown
+            assert time.monotonic() < deadline, "\n".join([f"no {texts}", *shown])
+            select.select([self._fd], [], [], 0.1)
+
+    @property
+    def attributes(self) -> list[object]:
+        """The terminal's own settings, as programs leave them."""
+        return termios.tcgetattr(self._inner)
+
+    def close(self) -> None:
+        os.close(self._fd)
+        os.close(self._inner)
