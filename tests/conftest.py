@@ -41,6 +41,7 @@ hypothesis.settings.register_profile(
 TOGETHER = (
     "tests/deploy/test_dashboard_live.py",
     "tests/deploy/test_image.py",
+    "tests/system/browser/test_pages.py",
     "tests/system/client/test_flows.py",
 )
 

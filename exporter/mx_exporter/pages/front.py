@@ -65,7 +65,8 @@ def page(
     """The page.
 
     :param between: called again and again while the page is made.
-    :param query: ``sort`` is a key of `_SORTS`; anything else counts as none.
+    :param query: ``sort`` is a key of `_SORTS`; anything else counts as none. With ``refresh=off``
+        the page stays as it is.
     """
     sort = query.get("sort", "")
     sort = sort if sort in _SORTS else "start"
@@ -78,7 +79,7 @@ def page(
     return site.page(
         "loads.html.jinja",
         between,
-        refresh=REFRESH_SECONDS if running else 0,
+        refresh=REFRESH_SECONDS if running and query.get("refresh") != "off" else 0,
         about=about([*kept.over, *running]),
         troubles=troubles(standing, failed),
         tiles=_tiles(kept, seen) if loads else [],

@@ -12,7 +12,6 @@ from ..loads.steps import Step, steps
 from ..loads.why import error_of, why
 from . import shown, site
 from .bars import KEY, Bar, bar
-from .front import REFRESH_SECONDS
 
 #: Steps, and records of the client's log, of one load that are shown.
 MOST_STEPS, MOST_RECORDS = 300, 50
@@ -35,7 +34,6 @@ def page(load_id: str, loads: Sequence[Load], directory: str) -> bytes:
         "load.html.jinja",
         load_id=load_id,
         loads=[explained(load) for load in loads],
-        refresh=REFRESH_SECONDS if any(load.outcome == "running" for load in loads) else 0,
         kinds=KEY,
         commands=[
             f"mx-metrics explain {name} {path}",
