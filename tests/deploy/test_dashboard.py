@@ -106,6 +106,21 @@ def test_one_can_look_at_a_pod_or_a_node(dashboard: dict[str, Any]) -> None:
             assert {"namespace", "node", "pod"} <= labels, expression
 
 
+def test_each_panel_links_to_the_page_of_an_exporter(dashboard: dict[str, Any]) -> None:
+    (variable,) = [one for one in dashboard["templating"]["list"] if one["name"] == "exporter"]
+    assert "mx_exporter_build_info" in variable["definition"]
+    assert variable["definition"].endswith(", instance)")
+    assert 'pod=~"$pod"' in variable["definition"]
+    drawn = [panel for panel in panels(dashboard) if panel["type"] != "row"]
+    assert all(panel["links"][0]["url"] == "http://$exporter/" for panel in drawn)
+    # A value of one pod leads to that pod's own.
+    for panel in drawn:
+        links = panel["fieldConfig"]["defaults"].get("links", [])
+        of_pods = any("pod, node, instance" in target["expr"] for target in panel["targets"])
+        assert [link["url"] for link in links] == ["http://${__field.labels.instance}/"] * of_pods
+    assert any(panel["fieldConfig"]["defaults"].get("links") for panel in drawn)
+
+
 def test_a_phase_has_a_name_in_each_legend(dashboard: dict[str, Any]) -> None:
     for expression in expressions(dashboard):
         if re.search(r"mx_loads_(in_progress|abandoned)|mx_exporter_oldest_load", expression):
@@ -142,7 +157,7 @@ def test_it_names_series_that_exist(dashboard: dict[str, Any], series: dict[str,
             assert labels <= series[selector.name], expression
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
-            asked = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"])
+            asked = re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", variable["definition"])
             assert asked
             assert asked[2] in series[asked[1]]
 
