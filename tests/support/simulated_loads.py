@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from mx_demo.loads import Loader
@@ -108,3 +109,34 @@ def changed(line: bytes, **fields: Any) -> bytes:
     record = {**json.loads(line), **fields}
     record = {key: value for key, value in record.items() if value is not None or key not in fields}
     return json.dumps(record).encode() + b"\n"
+
+
+def failed(line: bytes) -> bytes:
+    """A line as it were if its load had ended in an error."""
+    wrong = {"error_type": "SystemExit", "error": "143"}
+    if b'"load_finished"' in line:
+        return changed(line, outcome="error", **wrong)
+    return (
+        changed(line, **wrong) if b'"load_phase_finished"' in line and b'"chain"' in line else line
+    )
+
+
+def side_by_side(first: list[bytes], second: list[bytes]) -> list[bytes]:
+    """The lines of two processes as if one had loaded what both did, at the same time."""
+    header, *rest = first
+    proc = json.loads(header)["proc"]
+    told = sorted([*rest, *second[1:]], key=lambda line: json.loads(line)["timestamp"])
+    return [header, *(changed(line, proc=proc, seq=at) for at, line in enumerate(told, 1))]
+
+
+def spread(
+    place: Path, lines: list[bytes], dice: random.Random, *, segments: int, doubles: int
+) -> None:
+    """Write the lines of a process, some of them twice, in any order into so many segments."""
+    proc = json.loads(lines[0])["proc"]
+    parts: list[list[bytes]] = [[] for _ in range(segments)]
+    for line in [*lines, *dice.choices(lines, k=doubles)]:
+        dice.choice(parts).append(line)
+    for number, part in enumerate(parts):
+        dice.shuffle(part)
+        (place / f"events-{proc}-{number}.jsonl").write_bytes(b"".join(part))
