@@ -2,8 +2,8 @@
 DIRECTORY THREADS
 
 Prints an object of JSON a load, with the keys of `mx-metrics loads --json` but ``why``. An attempt
-is what lies up to a ``source_attempted``; so two that overlap are not told apart, and of a load some
-of whose events are missing the attempts are not right. Processes are taken to be gone.
+is what lies up to a ``source_attempted``; so two that overlap are not told apart, and of a load
+some of whose events are missing the attempts are not right. Processes are taken to be gone.
 """
 
 from __future__ import annotations
