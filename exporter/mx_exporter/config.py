@@ -166,6 +166,17 @@ class Settings:
             metavar="N",
         ),
     )
+    catalog: str | None = field(
+        default=None,
+        metadata=_option(
+            parse_path,
+            "File of TOML with families of your own, beside the built-in ones.",
+            "none",
+            flag="--catalog",
+            variable="MX_METRICS_CATALOG",
+            metavar="FILE",
+        ),
+    )
     max_bytes: int = field(
         default=DEFAULT_MAX_BYTES,
         metadata=_option(

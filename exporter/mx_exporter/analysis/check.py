@@ -17,7 +17,7 @@ import msgspec
 from ..core.catalog import Catalog
 from ..core.decode import Event, Rejected, name_of
 from ..core.fold import Fold
-from ..core.reducers import REFUSALS
+from ..core.reducers import REFUSALS, refusal
 from ..offline.absence import without_events
 from ..offline.inputs import find_inputs, merge_snapshots
 from ..offline.lookup import close_seams
@@ -129,14 +129,24 @@ def _fold_events(
 
 
 def _why(catalog: Catalog, event: Event, reason: str) -> str:
+    """What is said of a refused event: which value of it is at fault, and why."""
     name = name_of(event)
+    asked = [family for family in catalog.families if name in family.events]
     if reason.startswith("unknown_"):
-        key = reason.removeprefix("unknown_")
+        key: str | int = reason.removeprefix("unknown_")
+        labels = [label for family in asked for label in family.labels if label.name == key]
+        value, why = labels[0].read(event), f"the {key} is not one that the family knows"
     else:
-        fields = [family.field for family in catalog.families if name in family.events]
-        key = next(filter(None, fields), "")
-    if not key:
-        return f"{name}: {REFUSALS[reason]}"
-    shown = msgspec.json.encode(getattr(event, key)).decode()
-    value = f" ({shown})" if len(shown) <= 40 else ""
-    return f'"{key}" of {name}: {REFUSALS[reason]}{value}'
+        why = REFUSALS[reason]
+        found = [
+            (family.field or family.paths[0][-1], family.value_of()(event))
+            for family in asked
+            if family.field or family.paths
+        ]
+        if not found:
+            return f"{name}: {why}"
+        # Of several families, the one that could have refused it.
+        key, value = next((each for each in found if refusal(each[1]) == reason), found[0])
+    shown = msgspec.json.encode(value).decode()
+    given = f" ({shown})" if len(shown) <= 40 else ""
+    return f'"{key}" of {name}: {why}{given}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 
@@ -17,6 +18,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
         "watchdog": "watchdog",
         "yaml": "PyYAML",
         "zstandard": "zstandard",
+        **({} if sys.version_info >= (3, 11) else {"tomli": "tomli"}),
     },
     "top": {"rich": "rich"},
 }

@@ -16,6 +16,7 @@ import click
 from mx_log.schema import VERSION
 
 from ..errors import MxError
+from .catalog import catalog
 from .check import check
 from .demo import demo
 from .events import events
@@ -45,7 +46,10 @@ def cli() -> None:
     require_packages()
 
 
-for command in (serve, run, push, replay, check, loads, explain, events, report, top, reset, demo):
+for command in (
+    *(serve, run, push, replay, check, loads, explain, events, report, top),
+    *(catalog, reset, demo),
+):
     cli.add_command(command)
 
 

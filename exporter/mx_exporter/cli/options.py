@@ -24,6 +24,7 @@ SERVING = (
     "web_config_file",
     "source_id_label",
     "max_series",
+    "catalog",
     "retain_seconds",
     "tee",
     "archive_dir",

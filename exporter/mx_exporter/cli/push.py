@@ -12,7 +12,7 @@ from .options import complete, settings_options
 
 @click.command()
 @click.argument("where", required=False, metavar="[DIR]", shell_complete=complete("dir"))
-@settings_options("directory", "pushgateway", "job", "source_id_label", "max_series")
+@settings_options("directory", "pushgateway", "job", "source_id_label", "max_series", "catalog")
 def push(where: str | None, **flags: str | bool | None) -> int:
     """Push the metrics derived from DIR to a Pushgateway, once.
 
@@ -24,8 +24,8 @@ def push(where: str | None, **flags: str | bool | None) -> int:
             raise UsageError("DIR and --dir: give only one of them")
         flags["directory"] = where
     names = [
-        *("directory", "port", "pushgateway", "job", "source_id_label", "max_series"),
-        *("pod_uid", "pod_name"),
+        *("directory", "port", "pushgateway", "job", "source_id_label", "max_series", "catalog"),
+        *("catalog", "pod_uid", "pod_name"),
     ]
     settings = read_settings(flags, names=names)
     from ..service.push import run

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Processes to use. [default: one a core]",
 )
-@settings_options("source_id_label")
+@settings_options("source_id_label", "catalog")
 @click.option(
     "--max-series",
     callback=parsed(parse_at_least_one),
@@ -89,12 +89,12 @@ def replay(
     directories that were compacted. Without LOGS: the directory of the environment. Nothing is
     changed. Exits with 1 when LOGS hold no event.
     """
-    settings = read_settings(flags, names=["source_id_label", "created_series"])
-    from ..core.builtin import CATALOG
+    settings = read_settings(flags, names=["source_id_label", "created_series", "catalog"])
+    from ..tables.read import catalog_of
 
     return run(
         logs,
-        catalog=with_buckets(CATALOG, buckets),
+        catalog=with_buckets(catalog_of(settings.catalog), buckets),
         window=window_of(since, until, at),
         group_by=group_by or (),
         output=output or "text",

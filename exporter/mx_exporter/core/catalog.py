@@ -7,19 +7,23 @@ a catalogue; none of them reads a table of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from mx_log.schema import OPTIONAL_TEXT, TEXT, Event
+from mx_log import schema
+from mx_log.schema import OPTIONAL_TEXT, TEXT
 
-from .decode import Decoder
+from .decode import Decoder, Event
 
 #: How a family measures the events it is derived from.
 COUNT = "counter, one an event"
 SUM = "counter, adds a field"
 HISTOGRAM = "histogram of a field"
 LATEST = "gauge, most recent value"
+VALUE = "gauge, most recent value of a field"
 PRESENCE = "gauge, always 1"
 IN_PROGRESS = "gauge, loads that run"
 ABANDONED = "counter, loads whose writer is gone"
@@ -30,10 +34,40 @@ KEEP = "\0keep"
 DROP = "\0drop"
 
 
+#: The event of a call of a recorder that the emitter does not know.
+RECORDER_CALLED = "recorder_called"
+
 #: What brings the zero series of a counter into being: a header, for its scheme; or any event that
 #: names a policy, for that policy and its scheme.
 WITH_HEADER = "header"
 WITH_POLICY = "policy"
+
+
+#: A field of an event, and where in it: the keys of objects and numbers of lists to follow.
+Path = tuple[str | int, ...]
+
+
+def find(event: Event, paths: tuple[Path, ...]) -> Any:
+    """What is at the first of the paths that leads somewhere; None where none does."""
+    for name, *keys in paths:
+        value: Any = getattr(event, str(name), None)
+        for key in keys:
+            try:
+                value = value[key]
+            except (TypeError, LookupError):
+                value = None
+        if value is not None:
+            return value
+    return None
+
+
+def as_text(value: object) -> str | None:
+    """What an engine logged as a label's value; None for what is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, (int, float)) else None
 
 
 class Value(NamedTuple):
@@ -44,7 +78,7 @@ class Value(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A label, read from the event's field of the same name.
+    """A label, read from the event's field of the same name, or by ``paths``.
 
     ``doc`` says what the label is. ``values`` are its known values, None for a free label;
     ``unexpected`` says what becomes of any other one, and ``null`` what a missing value becomes.
@@ -58,6 +92,14 @@ class Label(NamedTuple):
     null: str = ""
     max_length: int | None = None
     opt_in: bool = False
+    paths: tuple[Path, ...] = ()
+
+    def read(self, event: Event) -> str | None:
+        """The value that an event gives; None where it gives none."""
+        if self.paths:
+            return as_text(find(event, self.paths))
+        found: str | None = getattr(event, self.name, None)
+        return found
 
     @property
     def domain(self) -> tuple[str, ...] | None:
@@ -85,6 +127,9 @@ class Family:
     """One row: a family and how it is derived.
 
     ``events`` name what it is derived from, ``field`` holds the amount or observation.
+    ``recorder``: of `recorder_called` events, the calls of this one. ``paths`` lead to the amount
+    or observation where it is in no field of its own. ``own``: it is none of ours, and how it is
+    derived may change between two runs.
     ``zeros`` names what brings its zero series into being: `WITH_HEADER` or `WITH_POLICY`; there
     is one for each value in its labels' domains.
     """
@@ -98,13 +143,28 @@ class Family:
     field: str = ""
     buckets: tuple[float, ...] = ()
     zeros: str = ""
+    recorder: str = ""
+    paths: tuple[Path, ...] = ()
+    own: bool = False
 
     @property
     def fingerprint(self) -> str:
         """What a series of this family is made of: one with another fingerprint does not merge."""
-        return "; ".join(
-            (self.measure, " ".join(self.label_names(opt_in=True)), *map(repr, self.buckets))
-        )
+        parts = (self.measure, " ".join(self.label_names(opt_in=True)), *map(repr, self.buckets))
+        return "; ".join((*parts, repr(self._rule)) if self.own else parts)
+
+    @property
+    def _rule(self) -> tuple[object, ...]:
+        """How it is derived, without what is said of it."""
+        labels = [
+            (each.domain, each.unexpected, each.null, each.max_length, each.opt_in, each.paths)
+            for each in self.labels
+        ]
+        return self.events, self.recorder, self.field, self.paths, self.zeros, labels
+
+    def value_of(self) -> Callable[[Any], Any]:
+        """What reads the amount or observation of an event."""
+        return attrgetter(self.field) if self.field else partial(find, paths=self.paths)
 
     @property
     def type(self) -> str:
@@ -136,6 +196,10 @@ def label_values(labels: tuple[Label, ...], event: dict[str, Any]) -> tuple[str,
     return tuple(values)
 
 
+def _as_tuple(key: Any) -> tuple[str | None, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
 class Catalog:
     """Events by name and families in the order of the page. It does not change.
 
@@ -143,9 +207,9 @@ class Catalog:
     :param families: one row a family; each names events of the schema.
     """
 
-    def __init__(self, events: Iterable[Event], families: Iterable[Family]) -> None:
+    def __init__(self, events: Iterable[schema.Event], families: Iterable[Family]) -> None:
         #: name -> event
-        self.events: Mapping[str, Event] = {event.name: event for event in events}
+        self.events: Mapping[str, schema.Event] = {event.name: event for event in events}
         self.families: tuple[Family, ...] = tuple(families)
         #: name -> family
         self.by_name: Mapping[str, Family] = {family.name: family for family in self.families}
@@ -157,6 +221,7 @@ class Catalog:
         self.keys: Mapping[str, tuple[str, ...]] = {
             event.name: (
                 "scheme",
+                *(["recorder"] if event.name == RECORDER_CALLED else []),
                 *(
                     field.name
                     for field in event.fields
@@ -165,6 +230,27 @@ class Catalog:
             )
             for event in self.events.values()
         }
+        #: event -> labels that are read of it in another way; they tell events apart as well.
+        self._read: dict[str, tuple[Label, ...]] = {
+            name: tuple(
+                dict.fromkeys(
+                    label
+                    for family in self.families
+                    if name in family.events
+                    for label in family.labels
+                    if label.paths
+                )
+            )
+            for name in self.events
+        }
+
+    def key_of(self, name: str) -> Callable[[Any], Any]:
+        """What gives, of events of a name, a value by which they are told apart: a text or null,
+        or a tuple of these."""
+        key, read = attrgetter(*self.keys[name]), self._read[name]
+        if not read:
+            return key
+        return lambda event: (*_as_tuple(key(event)), *(label.read(event) for label in read))
 
     def with_buckets(self, buckets: Mapping[str, tuple[float, ...]]) -> Catalog:
         """The same with other boundaries.

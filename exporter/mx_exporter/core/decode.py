@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any, NamedTuple, Union
 
@@ -260,6 +261,7 @@ def name_of(event: Event) -> str:
     return event.event if isinstance(event, Unknown) else type(event).__name__
 
 
+@cache
 def _type_of(event: schema.Event) -> type[Event]:
     made: type[Event] = msgspec.defstruct(  # type: ignore[assignment]  # of the base that is given
         event.name,

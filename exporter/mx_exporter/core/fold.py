@@ -235,7 +235,8 @@ class Fold:
                     zeros.make(events[0])
             refused: Refused = ()
             for reducer in handler.reducers:
-                refused = reducer.apply(events) or refused
+                more = reducer.apply(events)
+                refused = _either(refused, more) if refused and more else more or refused
             for event, reason in refused:
                 book = state.books.open(event.proc)
                 if reason == SKIPPED:
@@ -260,3 +261,9 @@ class Fold:
                 state.loads.leave(proc, complete=book.complete == book.end)
         state.loads.stirred.clear()
         return all_refused
+
+
+def _either(refused: Refused, more: Refused) -> Refused:
+    """Events that one or the other family refused, each with its first reason."""
+    known = {(event.proc, event.seq) for event, _ in refused}
+    return [*refused, *(each for each in more if (each[0].proc, each[0].seq) not in known)]

@@ -8,7 +8,6 @@ for many events at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter
 from typing import Any
 
 from mx_log.schema import HEADERS
@@ -22,6 +21,7 @@ from .catalog import (
     LATEST,
     PRESENCE,
     SUM,
+    VALUE,
     WITH_HEADER,
     WITH_POLICY,
     Catalog,
@@ -39,6 +39,7 @@ from .reducers import (
     Observe,
     Present,
     Reducer,
+    SetLatest,
     Skip,
     Sum,
     Target,
@@ -86,7 +87,7 @@ class Handler:
     """Handles the events of one name that agree in all labels.
 
     ``zeros`` are made for the first event and for each that is older than all before it; the
-    ``reducers`` are applied to every one. At most one of the reducers refuses events.
+    ``reducers`` are applied to every one. An event that several refuse is refused once.
     """
 
     __slots__ = ("event", "oldest", "pending", "reducers", "zeros")
@@ -142,8 +143,7 @@ class Handlers:
         self._kept = self._characters = 0
         #: By type of event.
         self.by_type: dict[type[Event], ByLabels] = {
-            kind: (attrgetter(*catalog.keys[name]), {})
-            for name, kind in catalog.decoder.types.items()
+            kind: (catalog.key_of(name), {}) for name, kind in catalog.decoder.types.items()
         }
 
     def find(self, event: Event) -> Handler:
@@ -155,7 +155,7 @@ class Handlers:
         labels = labels_of(event)
         handler = handlers.get(labels)
         if handler is None:
-            handler = self._make(kind.__name__)
+            handler = self._make(event)
             length = _length(labels if isinstance(labels, tuple) else (labels,))
             if length <= _MAX_LABELS:
                 self._make_room(length)
@@ -171,7 +171,8 @@ class Handlers:
                 handlers.clear()
             self._kept, self._characters = 1, length
 
-    def _make(self, name: str) -> Handler:
+    def _make(self, event: Event) -> Handler:
+        name = type(event).__name__
         zeros: list[ZeroSeries] = []
         reducers: list[Reducer] = []
         fields = {field.name for field in self._catalog.events[name].fields}
@@ -180,10 +181,11 @@ class Handlers:
             reducers.append(NoteLocks(self._state))
         if "policy" in fields:
             zeros.append(self._zeros[WITH_POLICY])
+        recorder = getattr(event, "recorder", "") if name == unanswered.EVENT else ""
         for family in self._catalog.families:
-            if name in family.events:
+            if name in family.events and family.recorder in ("", recorder):
                 reducers += self._reducers(family)
-        if name == unanswered.EVENT:
+        if name == unanswered.EVENT and not reducers:
             reducers.append(CountCalls(self._state.calls, self._cap))
         if name in self._loads.events:
             loads = self._state.loads
@@ -197,11 +199,13 @@ class Handlers:
             if detail is not None:
                 yield CountDetail(detail)
         elif family.measure == SUM:
-            yield Sum(table, family.field)
+            yield Sum(table)
         elif family.measure == HISTOGRAM:
-            yield Observe(table, family.field)
+            yield Observe(table)
         elif family.measure == PRESENCE:
             yield Present(table)
+        elif family.measure == VALUE:
+            yield SetLatest(table)
         elif family.measure == LATEST and detail is not None:
             yield Latest(table, detail, family.field)
         else:

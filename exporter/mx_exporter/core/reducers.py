@@ -6,7 +6,7 @@ stamps and returns those that it refused, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from operator import attrgetter
 from typing import Any, Generic, Protocol
@@ -142,9 +142,9 @@ class Sum(_TableReducer[series.Summed]):
 
     __slots__ = ("_values",)
 
-    def __init__(self, table: SeriesTable[series.Summed], field: str) -> None:
+    def __init__(self, table: SeriesTable[series.Summed]) -> None:
         super().__init__(table)
-        self._values = _Values(field)
+        self._values = _Values(table.family.value_of())
 
     def apply(self, events: list[Event]) -> Refused:
         good, amounts, refused = self._values.split(events)
@@ -167,9 +167,9 @@ class Observe(_TableReducer[series.Observed]):
 
     __slots__ = ("_values",)
 
-    def __init__(self, table: SeriesTable[series.Observed], field: str) -> None:
+    def __init__(self, table: SeriesTable[series.Observed]) -> None:
         super().__init__(table)
-        self._values = _Values(field)
+        self._values = _Values(table.family.value_of())
 
     def apply(self, events: list[Event]) -> Refused:
         good, values, refused = self._values.split(events)
@@ -182,13 +182,33 @@ class Observe(_TableReducer[series.Observed]):
         return refused
 
 
+class SetLatest(_TableReducer[series.Latest]):
+    """The value in one of an event's fields counts until a more recent event."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, table: SeriesTable[series.Latest]) -> None:
+        super().__init__(table)
+        self._values = _Values(table.family.value_of())
+
+    def apply(self, events: list[Event]) -> Refused:
+        good, values, refused = self._values.split(events)
+        if not good:
+            return refused
+        found = self._find(good)
+        if not isinstance(found, series.Latest):
+            return [*refused, *found]
+        found.set(float(values[-1]), stamp(good[-1]))
+        return refused
+
+
 class _Values:
     """Splits events into those whose field is a finite number, and the others."""
 
     __slots__ = ("_value_of",)
 
-    def __init__(self, field: str) -> None:
-        self._value_of = attrgetter(field)
+    def __init__(self, value_of: Callable[[Any], Any]) -> None:
+        self._value_of = value_of
 
     def split(self, events: list[Event]) -> tuple[list[Event], list[float], Refused]:
         """Good events, their numbers, and the events that were refused with the reason."""

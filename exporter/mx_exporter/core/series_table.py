@@ -8,7 +8,7 @@ from itertools import product
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from .catalog import HISTOGRAM, LATEST, PRESENCE, SUM, Family, label_values
+from .catalog import HISTOGRAM, LATEST, PRESENCE, SUM, VALUE, Family, label_values
 from .decode import Event
 from .series import Counted, Latest, Observed, Present, Summed
 from .series_cap import make_room
@@ -43,7 +43,7 @@ class SeriesTable(Generic[S]):
 
         :param instead: labels that the event does not have as fields.
         """
-        given = {label.name: getattr(event, label.name, None) for label in self._labels}
+        given = {label.name: label.read(event) for label in self._labels}
         values = label_values(self._labels, given | instead)
         return f"unknown_{values}" if isinstance(values, str) else values
 
@@ -80,4 +80,6 @@ def maker(family: Family) -> Callable[[str], Any]:
     """What makes a fresh series of a family from the timestamp of its first event."""
     if family.measure == HISTOGRAM:
         return partial(Observed, bounds=family.buckets)
-    return {PRESENCE: Present, SUM: Summed, LATEST: Latest}.get(family.measure, Counted)
+    return {PRESENCE: Present, SUM: Summed, LATEST: Latest, VALUE: Latest}.get(
+        family.measure, Counted
+    )

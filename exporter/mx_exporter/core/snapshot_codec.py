@@ -159,6 +159,8 @@ def _unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
     for family in catalog.families:
         kept = packed.families.get(family.name)
         if kept is None:
+            if packed.events:
+                changed.append(family.name)
             continue
         if kept.table != family.fingerprint:
             changed.append(family.name)

@@ -20,7 +20,7 @@ from msgspec import Meta
 from mx_log.schema import TIMESTAMP
 
 from . import ranges
-from .catalog import HISTOGRAM, LATEST, PRESENCE, SUM, Family
+from .catalog import HISTOGRAM, LATEST, PRESENCE, SUM, VALUE, Family
 from .ranges import Ranges
 from .snapshot_seal import damaged
 
@@ -268,6 +268,7 @@ def _decoder(measure: str, labels: int, buckets: int) -> Any:
         PRESENCE: tuple[_Timestamp],
         SUM: tuple[_Timestamp, _Amount],
         LATEST: tuple[_Timestamp, _Stamp, float],
+        VALUE: tuple[_Timestamp, _Stamp, float],
         HISTOGRAM: tuple[
             _Timestamp,
             Annotated[list[_Count], Meta(min_length=buckets, max_length=buckets)],

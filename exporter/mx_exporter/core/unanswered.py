@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .catalog import Label
+from .catalog import RECORDER_CALLED, Label
 from .series_cap import is_full
 
 #: The event that the emitter logs for such a call.
-EVENT = "recorder_called"
+EVENT = RECORDER_CALLED
 
 #: Names that are shown; others are shown as one.
 MOST_SHOWN = 50

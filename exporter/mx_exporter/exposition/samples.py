@@ -22,6 +22,7 @@ from ..core.catalog import (
     LATEST,
     PRESENCE,
     SUM,
+    VALUE,
     Catalog,
     Family,
 )
@@ -280,5 +281,6 @@ _MAKE: dict[str, Callable[[Labels, Any], Point | Histogram]] = {
     SUM: _sum,
     HISTOGRAM: _histogram,
     LATEST: _gauge,
+    VALUE: _gauge,
     PRESENCE: _gauge,
 }

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ..config import SOURCE_ID_WARNING, Settings
-from ..core.builtin import CATALOG
+from ..core.catalog import Catalog
 from ..core.state import State
 from ..directory.generations import retry_overtaken
 from ..errors import MxError, UsageError
@@ -21,6 +21,7 @@ from ..exposition.samples import FamilySamples, derived_families
 from ..offline.fold_logs import fold_logs
 from ..offline.fold_sources import Outcome
 from ..push.pushgateway import push_families
+from ..tables.read import catalog_of
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +59,10 @@ def push(settings: Settings) -> Outcome:
     path = settings.directory.path
     if (objection := settings.directory.objection()) is not None:
         raise MxError(f"nothing was pushed: {path} {objection}")
+    catalog = catalog_of(settings.catalog)
     found, snapshots, outcome = retry_overtaken(
         # Absolute, since "-" is standard input.
-        lambda: fold_logs(CATALOG, (os.path.abspath(path),), max_series=settings.max_series, jobs=1)
+        lambda: fold_logs(catalog, (os.path.abspath(path),), max_series=settings.max_series, jobs=1)
     )
     if not found.sources and not snapshots:
         raise MxError(f"nothing was pushed: there is no segment in {path}")
@@ -68,15 +70,15 @@ def push(settings: Settings) -> Outcome:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
-    families = list(_families(outcome.state, settings))
+    families = list(_families(catalog, outcome.state, settings))
     gateway = push_families(families, settings.pushgateway, job=settings.job, pod=settings.pod)
     logger.info("pushed to %s, as pod %s, from %s", gateway, settings.pod, path)
     return outcome
 
 
-def _families(state: State, settings: Settings) -> Iterator[FamilySamples]:
+def _families(catalog: Catalog, state: State, settings: Settings) -> Iterator[FamilySamples]:
     yield from derived_families(
-        CATALOG,
+        catalog,
         state,
         source_id_label=settings.source_id_label,
         max_series=settings.max_series,

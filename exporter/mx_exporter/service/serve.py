@@ -16,12 +16,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..config import SOURCE_ID_WARNING, Settings
-from ..core.builtin import CATALOG
+from ..core.catalog import Catalog
 from ..directory.maintenance import Maintenance
 from ..errors import MxError, PortInUse
 from ..http.app import Endpoint
 from ..http.listener import BoundEndpoint, bind_and_serve, bind_endpoint, serve_endpoint
 from ..log_setup import log_to_stderr
+from ..tables.read import catalog_of
 from .pipeline import Pipeline
 from .scheduler import Scheduler
 
@@ -48,19 +49,22 @@ def run(settings: Settings, *, beside_engine: bool = False, warnings: Iterable[s
         a few seconds.
     :param warnings: warnings about the settings, for the log.
     :raises BindError: the endpoint's port could not be had.
-    :raises UsageError: a tee is wanted and standard output is closed; the web configuration is
-        wrong.
+    :raises UsageError: a tee is wanted and standard output is closed; the web configuration or
+        the file of families is wrong.
     """
     log_to_stderr()
     for warning in warnings:
         logger.warning("%s", warning)
     if settings.pushgateway is not None:
         logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
-    asyncio.run(_run(settings, Maintenance(CATALOG, settings), beside_engine))
+    catalog = catalog_of(settings.catalog)
+    asyncio.run(_run(catalog, settings, Maintenance(catalog, settings), beside_engine))
     return 0
 
 
-async def _run(settings: Settings, maintenance: Maintenance, beside_engine: bool) -> None:
+async def _run(
+    catalog: Catalog, settings: Settings, maintenance: Maintenance, beside_engine: bool
+) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -71,7 +75,7 @@ async def _run(settings: Settings, maintenance: Maintenance, beside_engine: bool
     await _stand_by(settings, maintenance, stop)
     bound = None if beside_engine else await _bind(settings, maintenance, stop)
     if beside_engine or not stop.is_set():
-        await _serve(settings, maintenance, stop, bound, beside_engine=beside_engine)
+        await _serve(catalog, settings, maintenance, stop, bound, beside_engine=beside_engine)
 
 
 async def _stand_by(settings: Settings, maintenance: Maintenance, stop: asyncio.Event) -> None:
@@ -135,6 +139,7 @@ async def _wait(stop: asyncio.Event, seconds: float) -> None:
 
 
 async def _serve(
+    catalog: Catalog,
     settings: Settings,
     maintenance: Maintenance,
     stop: asyncio.Event,
@@ -143,7 +148,7 @@ async def _serve(
     beside_engine: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
-    pipeline = Pipeline(CATALOG, settings, maintenance, lambda: scheduler.wake_soon())
+    pipeline = Pipeline(catalog, settings, maintenance, lambda: scheduler.wake_soon())
     scheduler = Scheduler(pipeline)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)

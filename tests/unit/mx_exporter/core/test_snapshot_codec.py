@@ -61,7 +61,7 @@ def test_a_family_that_the_snapshot_does_not_know_starts_empty_and_the_others_go
     first, *others = CATALOG.families
     data = snapshot_codec.dump(Catalog(CATALOG.events.values(), others), some_state(), {})
     taken = snapshot_codec.load(CATALOG, data)
-    assert taken.changed == []
+    assert taken.changed == [first.name]
     assert not taken.state.series[first.name]
     assert {name: len(table) for name, table in taken.state.series.items()} == {
         name: len(table) if name != first.name else 0 for name, table in some_state().series.items()
