@@ -377,6 +377,7 @@ def configuration_page() -> Iterator[str]:
                 "events that are lost, files that could not be read to their end, snapshots that "
                 "cannot be used",
             ],
+            ["4", "`diff`: a condition of `--fail` holds"],
             ["130", "Ctrl-C, except for `serve` and `run`"],
             [
                 "126, 127",

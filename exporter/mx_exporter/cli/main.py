@@ -1,9 +1,9 @@
-"""The command line: ``mx-metrics serve``, ``run``, ``push``, ``replay``, ``check`` and ``reset``.
+"""The command line: ``mx-metrics serve``, ``loads`` and the other commands, one module each.
 
 A command imports what it runs inside its function, so that ``--help`` and ``--version`` stay
 quick. A package that is missing ends every command before it begins, with a message by
 :mod:`mx_exporter.__main__`. Errors are one line on standard error. Exit codes: 0 done, 1 failed,
-2 used wrongly or a package is missing, 3 faulty lines (``check``), 130 after Ctrl-C; ``run``
+2 used wrongly or a package is missing, 3 faulty lines (``check``), 4 a condition holds (``diff``), 130 after Ctrl-C; ``run``
 returns what the engine returned.
 """
 
@@ -19,6 +19,7 @@ from ..errors import MxError
 from .catalog import catalog
 from .check import check
 from .demo import demo
+from .diff import diff
 from .events import events
 from .explain import explain
 from .extras import require_packages
@@ -47,8 +48,21 @@ def cli() -> None:
 
 
 for command in (
-    *(serve, run, push, replay, check, loads, explain, events, report, top),
-    *(catalog, reset, demo),
+for command in (
+    serve,
+    run,
+    push,
+    replay,
+    check,
+    loads,
+    explain,
+    diff,
+    events,
+    report,
+    top,
+    catalog,
+    reset,
+    demo,
 ):
     cli.add_command(command)
 

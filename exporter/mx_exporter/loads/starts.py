@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .model import Load, Span
@@ -54,29 +54,52 @@ class PodStart(NamedTuple):
         return (name, longer[name]) if longer[name] > 0 else None
 
 
+class Began(NamedTuple):
+    """What says to which start a load belongs."""
+
+    #: Namespace, and the pod or what stands for it.
+    place: tuple[str, str]
+    timestamp: str
+    proc: str
+    seq: int
+    rank: int | None
+    model: str | None
+    role: str
+
+
+def began(load: Load) -> Began:
+    """That of a load."""
+    process = load.process
+    place = (process.namespace or "", process.pod_uid or process.place)
+    return Began(place, load.began, process.proc, load.first_seq, load.rank, load.model, load.role)
+
+
+def group_starts(loads: Sequence[Began]) -> list[list[int]]:
+    """The starts, each as the places of its loads in the sequence."""
+    by_place: dict[tuple[str, str], list[list[int]]] = {}
+    for at in sorted(range(len(loads)), key=lambda at: loads[at][1:4]):
+        load = loads[at]
+        starts = by_place.setdefault(load.place, [[]])
+        if any(_same(load, loads[other]) for other in starts[-1]):
+            starts.append([])
+        starts[-1].append(at)
+    return [start for starts in by_place.values() for start in starts]
+
+
 def pod_starts(loads: Iterable[Load]) -> list[PodStart]:
     """The starts, in the order in which they began."""
-    by_place: dict[tuple[str, str], list[list[Load]]] = {}
-    for load in sorted(loads, key=lambda load: (load.began, load.process.proc, load.first_seq)):
-        process = load.process
-        starts = by_place.setdefault(
-            (process.namespace or "", process.pod_uid or process.place), [[]]
-        )
-        if any(_same(load, other) for other in starts[-1]):
-            starts.append([])
-        starts[-1].append(load)
-    found = [
-        PodStart(start[0].process.place, tuple(sorted(start, key=_by_rank)))
-        for starts in by_place.values()
-        for start in starts
-    ]
+    given = list(loads)
+    found = []
+    for start in group_starts([began(load) for load in given]):
+        members = sorted((given[at] for at in start), key=_by_rank)
+        found.append(PodStart(members[0].process.place, tuple(members)))
     return sorted(found, key=lambda start: (start.began, start.place))
 
 
-def _same(load: Load, other: Load) -> bool:
+def _same(load: Began, other: Began) -> bool:
     """Whether the same rank loaded the same model."""
     return (load.rank, load.model, load.role) == (other.rank, other.model, other.role) and (
-        load.rank is not None or load.process.proc == other.process.proc
+        load.rank is not None or load.proc == other.proc
     )
 
 

@@ -220,6 +220,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("report", log, "-o", f"{log}/x"),
         ("events", log),
         ("top", log),
+        ("diff", log, log),
         ("reset", "--dir", log),
         ("demo", "--pods", "1", "--out", log),
     ]
