@@ -3,8 +3,8 @@
 A command imports what it runs inside its function, so that ``--help`` and ``--version`` stay
 quick. A package that is missing ends every command before it begins, with a message by
 :mod:`mx_exporter.__main__`. Errors are one line on standard error. Exit codes: 0 done, 1 failed,
-2 used wrongly or a package is missing, 3 faulty lines (``check``), 4 a condition holds (``diff``), 130 after Ctrl-C; ``run``
-returns what the engine returned.
+2 used wrongly or a package is missing, 3 faulty lines (``check``), 4 a condition holds (``diff``),
+130 after Ctrl-C; ``run`` returns what the engine returned.
 """
 
 from __future__ import annotations
