@@ -48,7 +48,6 @@ def cli() -> None:
 
 
 for command in (
-for command in (
     serve,
     run,
     push,
