@@ -13,7 +13,7 @@ SOAK_SECONDS ?= 3600
 TORCH  ?= torch==2.13.0
 CLIENT ?= modelexpress==0.7.0
 
-.PHONY: help demo test test-client test-pythons bench soak mutants lint docs dist tools clean
+.PHONY: help demo test test-client test-pythons bench soak mutants lint docs screenshots dist tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make mutants faults that no test notices, by module (ARGS=ledger: of one)"
 	@echo "make lint    ruff and mypy"
 	@echo "make dist    a wheel and an sdist in dist/, the same bytes each time"
+	@echo "make screenshots   the pictures in docs/images again, by a real browser"
 	@echo "make docs    write what is generated in docs/ and deploy/ again"
 
 demo: $(VENV)/.exporter
@@ -57,6 +58,10 @@ mutants: $(VENV)/.mutation
 lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy
+
+screenshots: $(VENV)/.test
+	@tests/support/bring_tools.sh chromium
+	$(BIN)/python -m tests.support.screenshots
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py

@@ -51,6 +51,7 @@ class Browser:
                 "--disable-gpu",
                 "--disable-dev-shm-usage",
                 "--no-first-run",
+                "--hide-scrollbars",
                 "--disable-background-networking",
                 "--window-size=1280,1000",
                 f"--user-data-dir={home / 'profile'}",
@@ -107,14 +108,16 @@ class Browser:
         """A command of the browser's own protocol."""
         return self._do("goog/cdp/execute", cmd=command, params=parameters)
 
-    def show_as(self, *, dark: bool = False, media: str = "", width: int = 1280) -> None:
+    def show_as(
+        self, *, dark: bool = False, media: str = "", width: int = 1280, height: int = 1000
+    ) -> None:
         """How pages are shown."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.protocol("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self.protocol(
             "Emulation.setDeviceMetricsOverride",
             width=width,
-            height=1000,
+            height=height,
             deviceScaleFactor=1,
             mobile=width < 600,
         )

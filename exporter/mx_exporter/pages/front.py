@@ -71,7 +71,9 @@ def page(
     sort = query.get("sort", "")
     sort = sort if sort in _SORTS else "start"
     running = kept.running
-    scale = max([load.elapsed for load in (*kept.over, *running)], default=0.0)
+    scale = max([load.elapsed for load in kept.over], default=0.0)
+    # One that hangs would leave no room for the bars of the others.
+    running_scale = max([load.elapsed for load in running], default=0.0)
     usual = phase_seconds(kept.over)
     seen = standing.see() if standing.see else None
     path = shlex.quote(standing.settings.directory.path)
@@ -84,7 +86,7 @@ def page(
         troubles=troubles(standing, failed),
         tiles=_tiles(kept, seen) if loads else [],
         kinds=KEY,
-        running=[rows.running(load, usual, scale) for load in running],
+        running=[rows.running(load, usual, running_scale) for load in running],
         groups=_groups(kept.over, sort, scale, between),
         columns=_columns(sort),
         sorts=[

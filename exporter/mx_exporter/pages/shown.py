@@ -37,7 +37,11 @@ def seconds(value: float | None) -> str:
         return NOTHING
     if value < 1:
         return f"{value:.3f}".rstrip("0").rstrip(".") if value else "0"
-    return f"{value:.1f}" if value < 1000 else f"{value:,.0f}".replace(",", "\N{THIN SPACE}")
+    return (
+        f"{value:.1f}"
+        if value < 1000
+        else f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    )
 
 
 def size(value: float | None) -> str:
