@@ -182,6 +182,23 @@ def parse_buckets(text: str) -> tuple[str, tuple[float, ...]]:
     return family.strip(), bounds
 
 
+def parse_step(text: str) -> int:
+    """Seconds between two scrapes: ``15s``, ``1m`` or ``15``."""
+    match = re.fullmatch(r"(\d{1,9})([smh]?)", text)
+    seconds = int(match[1]) * _UNITS[match[2] or "s"] if match else 0
+    if not seconds:
+        raise ValueError("expected whole seconds, such as 15s or 1m")
+    return seconds
+
+
+def parse_label(text: str) -> tuple[str, str]:
+    """A label's name and its value."""
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"(?a)(?!__)[a-zA-Z_]\w*", name) or name == "le":
+        raise ValueError("expected NAME=VALUE, with the name of a label")
+    return name, value.replace("\0", "\ufffd")
+
+
 def parse_names(text: str) -> tuple[str, ...]:
     """Names between commas, each once."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))

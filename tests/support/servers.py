@@ -14,12 +14,13 @@ from tests.support.processes import Spawner
 
 
 class Prometheus:
-    """A running Prometheus, asked through its API. ``options`` are its own."""
+    """A running Prometheus, asked through its API. ``options`` are its own; what lies in ``data``
+    of its place, it serves."""
 
     def __init__(
         self, spawn: Spawner, binary: str, place: Path, config: str, *options: str
     ) -> None:
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         (place / "config.yml").write_text(config)
         self._port = free_port()
         self.process = spawn(
@@ -30,9 +31,13 @@ class Prometheus:
             *options,
         )
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def query(self, expression: str, **parameters: str) -> list[dict[str, Any]]:
         """An instant query's result; empty while Prometheus is not ready."""
-        answer = self.ask("query", query=expression)
+        answer = self.ask("query", query=expression, **parameters)
         result: list[dict[str, Any]] = answer["result"] if answer else []
         return result
 

@@ -60,7 +60,6 @@ def check_labels(catalog: Catalog, option: str, labels: Sequence[str]) -> None:
     :raises UsageError: a header does not say one of them, or a family has it already.
     """
     from ..core.grouped import HEADER_LABELS
-    from ..exposition.grouped import clashing
 
     for label in labels:
         if label not in HEADER_LABELS:
@@ -68,5 +67,16 @@ def check_labels(catalog: Catalog, option: str, labels: Sequence[str]) -> None:
                 f"{option}: {label!r} is nothing that headers say; these are: "
                 + ", ".join(HEADER_LABELS)
             )
+    check_free(catalog, option, labels)
+
+
+def check_free(catalog: Catalog, option: str, labels: Sequence[str]) -> None:
+    """See that no family has one of these labels.
+
+    :raises UsageError: one has.
+    """
+    from ..exposition.grouped import clashing
+
+    for label in labels:
         if (family := clashing(catalog, [label])) is not None:
             raise UsageError(f"{option}: {family.name} has a label {label} of its own")

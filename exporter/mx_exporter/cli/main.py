@@ -16,6 +16,7 @@ import click
 from mx_log.schema import VERSION
 
 from ..errors import MxError
+from .backfill import backfill
 from .catalog import catalog
 from .check import check
 from .demo import demo
@@ -59,6 +60,7 @@ for command in (
     events,
     report,
     top,
+    backfill,
     catalog,
     reset,
     demo,

@@ -88,6 +88,17 @@ def series_texts(family: FamilySamples, *, openmetrics: bool = False) -> tuple[b
     ]
 
 
+def page_end() -> bytes:
+    """What ends a page of OpenMetrics."""
+    return _END
+
+
+def number_text(value: float) -> str:
+    """A value as a page has it."""
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
+    return text
+
+
 @lru_cache(maxsize=64)
 def boundary_texts(bounds: tuple[float, ...]) -> tuple[str, ...]:
     """Upper boundaries as the label ``le`` has them, the last bucket's included."""

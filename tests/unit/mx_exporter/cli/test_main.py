@@ -216,6 +216,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("check", log),
         ("loads", log),
         ("explain", "a", log),
+        ("backfill", log, "-o", "-"),
         ("catalog",),
         ("report", log, "-o", f"{log}/x"),
         ("events", log),

@@ -1,0 +1,144 @@
+"""What a real Prometheus answers of a time in which nobody scraped: what a replay says of it."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from mx_demo.fleet import write_fleet
+from mx_exporter.cli.deriving import window_of
+from mx_exporter.cli.main import main
+from mx_exporter.core.builtin import CATALOG
+from mx_exporter.exposition.grouped import grouped_collectors
+from mx_exporter.exposition.text import render
+from mx_exporter.offline.fold_logs import fold_logs
+from tests.support import Prometheus, Spawner, wait_until
+from tests.support.pages import Samples, parse
+
+STEP = 15
+START = 1_767_225_600
+
+#: Moments of each pod that are asked for.
+COUNT = 3
+POD = ("pod", "namespace", "node")
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+CONFIG = "global: {scrape_interval: 1m}\n"
+
+
+def stamp(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def at(folder: Path, seconds: float) -> Samples:
+    """What a replay of one pod says of that time, with the labels of the pod; zeros that Prometheus
+    keeps as no label left out."""
+    folded = fold_logs(
+        CATALOG,
+        (str(folder),),
+        window=window_of(None, None, stamp(seconds)),
+        group_by=POD,
+        jobs=1,
+    )
+    collectors = grouped_collectors(CATALOG, POD, folded.outcome.states)
+    page = render(family for each in collectors for family in each.collect())
+    return {
+        (name, tuple(pair for pair in labels if pair[1])): value
+        for (name, labels), value in parse(page.decode()).items()
+    }
+
+
+def expected(folder: Path, seconds: float) -> Samples:
+    """What an instant query gives: the last step's samples, and a zero where what only grows
+    begins at the next step."""
+    step = math.floor(seconds / STEP) * STEP
+    now, then = at(folder, step), at(folder, step + STEP)
+    coming = {key: value for key, value in then.items() if key not in now and grows(key[0])}
+    begun = {series_of(key) for key, value in coming.items() if value}
+    return now | {key: 0.0 for key in coming if series_of(key) in begun}
+
+
+def grows(name: str) -> bool:
+    return name.endswith(("_total", "_bucket", "_count", "_sum"))
+
+
+def series_of(key: Key) -> Key:
+    name, labels = key
+    bare = re.sub("_(bucket|count|sum)$", "", name)
+    return bare, tuple(pair for pair in labels if pair[0] != "le")
+
+
+def asked(server: Prometheus, pod: str, seconds: float) -> Samples:
+    query = f'{{__name__=~"mx_.+",pod="{pod}"}}'
+    found = {}
+    for one in server.query(query, time=f"{seconds:.3f}"):
+        labels = {k: v for k, v in one["metric"].items() if k not in ("__name__", "job")}
+        found[one["metric"]["__name__"], tuple(sorted(labels.items()))] = float(one["value"][1])
+    return found
+
+
+def instants(folder: Path, rng: random.Random, count: int) -> Iterator[float]:
+    """Times between the first and the last event of a pod."""
+    lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    times = sorted(line.partition('"timestamp":"')[2][:26] for line in lines)
+    first, last = (
+        datetime.fromisoformat(time).replace(tzinfo=timezone.utc).timestamp()
+        for time in (times[0], times[-1])
+    )
+    for _ in range(count):
+        yield round(rng.uniform(first + STEP, last), 3)
+
+
+@pytest.mark.long
+def test_instant_queries_of_blocks_are_those_of_a_replay(
+    spawn: Spawner,
+    prometheus: str,
+    promtool: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_fleet(tmp_path / "fleet", 8, start=START, seed=3)
+    pods = sorted((tmp_path / "fleet").iterdir())
+    out = tmp_path / "out.om"
+    assert main(["backfill", *map(str, pods), "-o", str(out), "--label", "job=mx"]) == 0
+    said = capsys.readouterr().out
+    assert said == (
+        f"promtool tsdb create-blocks-from openmetrics --max-block-duration=720h {out} DATADIR\n"
+    )
+    place = tmp_path / "prometheus"
+    place.mkdir()
+    _, *arguments = said.replace("DATADIR", f"{place}/data").split()
+    subprocess.run([promtool, *arguments], check=True, capture_output=True)
+    server = Prometheus(spawn, prometheus, place, CONFIG, "--storage.tsdb.retention.time=100y")
+    wait_until(lambda: server.query("vector(1)"), 60)
+    rng = random.Random(11)
+    families: set[str] = set()
+    for folder in pods:
+        for seconds in instants(folder, rng, COUNT):
+            right = expected(folder, seconds)
+            assert asked(server, folder.name, seconds) == right, (folder.name, seconds)
+            families |= {name for name, _ in right}
+    shown = {name.partition("_seconds")[0] for name in families}
+    assert {"mx_load", "mx_loads_in_progress", "mx_build_info"} <= shown
+    # What only grows began at zero, so nothing that happened is missed.
+    name = "mx_load_seconds_count"
+    grown = server.query(
+        f"sum(max_over_time({name}[30d]) - min_over_time({name}[30d]))",
+        time=str(START + 20 * 86_400),
+    )
+    loads = [
+        value
+        for folder in pods
+        for key, value in at(folder, START + 10**7).items()
+        if key[0] == name
+    ]
+    assert float(grown[0]["value"][1]) == sum(loads) > 0
