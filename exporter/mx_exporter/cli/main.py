@@ -33,6 +33,7 @@ from .run import run
 from .serve import serve
 from .stdio import PROG, abandon_stdout, cannot_write, is_of_stdout
 from .top import top
+from .trace import trace
 
 #: Help is as wide as the terminal, up to so many columns.
 WIDEST = 120
@@ -59,6 +60,7 @@ for command in (
     diff,
     events,
     report,
+    trace,
     top,
     backfill,
     catalog,

@@ -222,6 +222,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("events", log),
         ("top", log),
         ("diff", log, log),
+        ("trace", log),
         ("reset", "--dir", log),
         ("demo", "--pods", "1", "--out", log),
     ]
