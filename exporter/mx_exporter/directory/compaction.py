@@ -14,12 +14,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, parse_segment_name
+from mx_log.files import SNAPSHOT_NAME, parse_segment_name
 from mx_log.locks import open_directory, open_regular, probe
 
 from ..core.snapshot_codec import Snapshot, dump
 from ..core.snapshot_seal import BadSnapshot
 from ..core.state import State
+from ..errors import MxError
 from . import snapshot
 from .follower import Follower
 from .retention import MAX_SEGMENTS, MIN_AGE, Retention
@@ -29,6 +30,10 @@ _log = logging.getLogger(__name__)
 
 #: Seconds before a compaction that failed is tried again.
 RETRY_SECONDS = 5.0
+
+
+class Unread(MxError):
+    """The snapshot that is to be compacted onto could not be read. ``str()`` says why."""
 
 
 def _always(_: Segment) -> bool:
@@ -91,13 +96,15 @@ class Compactor:
             try:
                 self._sweep(dir_fd, follower)
                 chosen = self._retention.due(dir_fd, follower, released)
-                if chosen:
+                # Only onto the snapshot that the page shows: one that was put in its place since is
+                # taken up by the next drain.
+                if chosen and follower.knows(snapshot.identity(dir_fd)):
                     forced = [str(s.name) for s in chosen if not released(s)]
                     self._compact(dir_fd, follower, chosen, shipped())
                     self._count_unshipped(forced)
             finally:
                 os.close(dir_fd)
-        except (OSError, BadSnapshot) as error:
+        except (OSError, BadSnapshot, Unread) as error:
             self._report(follower, error)
         else:
             self.trouble = ""
@@ -148,10 +155,13 @@ class Compactor:
         chosen: list[Segment],
         shipped: Mapping[str, int] | None,
     ) -> None:
-        if follower.snapshot_trouble:
-            os.rename(SNAPSHOT_NAME, BAD_SNAPSHOT_NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-            _log.error("moved the snapshot that cannot be used to %s", BAD_SNAPSHOT_NAME)
+        if follower.snapshot_is_bad:
+            name = snapshot.move_bad(dir_fd)
+            _log.error("moved the snapshot that cannot be used to %s", name)
             follower.mark_snapshot_moved()
+        elif follower.snapshot_trouble:
+            # What it stands for would be lost, though it may be read in a moment.
+            raise Unread(f"{SNAPSHOT_NAME} {follower.snapshot_trouble}")
         catalog = follower.fold.catalog
         found = snapshot.read(catalog, dir_fd)
         base = found[0] if found else Snapshot(State(catalog))

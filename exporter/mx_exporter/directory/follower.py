@@ -150,9 +150,18 @@ class Follower:
         """Why the snapshot cannot be used; empty when it can, or when there is none."""
         return self._snapshot.trouble
 
+    @property
+    def snapshot_is_bad(self) -> bool:
+        """Whether trouble with the snapshot is one that no further try to read it ends."""
+        return self._snapshot.is_bad
+
+    def knows(self, identity: Identity | None) -> bool:
+        """Whether that is the snapshot that the latest drain found; None stands for none."""
+        return self._snapshot.is_known(identity)
+
     def is_based_on(self, identity: Identity | None) -> bool:
         """Whether the fold goes on from that snapshot; None stands for none."""
-        return self._snapshot.is_known(identity) and not self._snapshot.trouble
+        return self.knows(identity) and not self._snapshot.trouble
 
     # ----------------------------------------------------------------------------------
     # What others report

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from mx_log.files import SNAPSHOT_NAME
+from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, bad_snapshot_names
 from mx_log.locks import open_regular
 
 from ..core.catalog import Catalog
@@ -29,7 +30,8 @@ Identity = tuple[int, int, int]
 def read(catalog: Catalog, dir_fd: int) -> tuple[Snapshot, Identity] | None:
     """The snapshot of a directory, and the identity of its file; None when there is none.
 
-    Raises `BadSnapshot`, ``OSError`` when it cannot be read.
+    Raises `BadSnapshot` when what is there is none that can be used, ``OSError`` when it cannot
+    be read, which says nothing of what is in it.
     """
     found = _contents(dir_fd)
     return (load(catalog, found[0]), found[1]) if found else None
@@ -47,19 +49,22 @@ def save_shipped(catalog: Catalog, dir_fd: int, shipped: Mapping[str, int]) -> I
 
 
 def identity(dir_fd: int) -> Identity | None:
-    """The identity of a directory's snapshot; None when there is none."""
+    """The identity of a directory's snapshot; None when there is none. Raises ``OSError``."""
     return _identity_at(SNAPSHOT_NAME, dir_fd)
 
 
 def identity_in(directory: str) -> Identity | None:
-    """The same for a directory that is named by its path."""
-    return _identity_at(os.path.join(directory, SNAPSHOT_NAME))
+    """The same for a directory that is named by its path; None also where that cannot be told."""
+    try:
+        return _identity_at(os.path.join(directory, SNAPSHOT_NAME))
+    except OSError:
+        return None
 
 
 def _identity_at(path: str, dir_fd: int | None = None) -> Identity | None:
     try:
         return _identity(os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
@@ -78,11 +83,40 @@ def write(dir_fd: int, data: bytes) -> Identity:
     return _identity(atomic_write.put(SNAPSHOT_NAME, dir_fd, fill))
 
 
+def move_bad(dir_fd: int) -> str:
+    """Move a snapshot that cannot be used out of the way; return its new name.
+
+    One that was moved before is replaced, unless the file system refuses that. Raises ``OSError``.
+    """
+    for name in bad_snapshot_names():
+        try:
+            os.rename(SNAPSHOT_NAME, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        except OSError:
+            if not _stands(name, dir_fd):
+                raise
+        else:
+            return name
+    raise AssertionError("names never end")
+
+
+def _stands(name: str, dir_fd: int) -> bool:
+    try:
+        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _contents(dir_fd: int) -> tuple[bytes, Identity] | None:
     try:
         fd = open_regular(SNAPSHOT_NAME, dir_fd)
     except FileNotFoundError:
         return None
+    except OSError:
+        status = os.stat(SNAPSHOT_NAME, dir_fd=dir_fd, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            raise
+        raise BadSnapshot("is not a regular file") from None
     with open(fd, "rb") as file:
         status = os.fstat(fd)
         check_size(status.st_size)
@@ -100,7 +134,10 @@ class KnownSnapshot:
 
     :ivar covered: process -> number of the last segment that the snapshot stands for.
     :ivar shipped: segment's name -> bytes of it that were shipped, as the snapshot has it.
-    :ivar trouble: why the snapshot cannot be used; empty when it can, or when there is none.
+    :ivar trouble: why the snapshot cannot be used, and what to do; empty when it can, or when
+        there is none.
+    :ivar is_bad: it was read, or is no file: only another one helps. With trouble and without
+        this, it could not be read, and that is tried again.
     """
 
     def __init__(self, directory: str) -> None:
@@ -109,6 +146,7 @@ class KnownSnapshot:
         self.covered: dict[str, int] = {}
         self.shipped: dict[str, int] = {}
         self.trouble = ""
+        self.is_bad = False
 
     def is_known(self, identity: Identity | None) -> bool:
         """Whether that is the snapshot that was read last; None stands for none."""
@@ -120,7 +158,8 @@ class KnownSnapshot:
 
     def mark_replaced(self, identity: Identity, covered: dict[str, int]) -> None:
         """We put another snapshot in place ourselves, of the state that is known."""
-        self._identity, self.covered, self.trouble = identity, covered, ""
+        self._identity, self.covered = identity, covered
+        self._set_trouble("")
 
     def mark_shipped(self, positions: dict[str, int]) -> None:
         """The snapshot has these positions of shipping."""
@@ -128,7 +167,7 @@ class KnownSnapshot:
 
     def mark_moved(self) -> None:
         """The snapshot that cannot be used was moved out of the way."""
-        self.trouble = ""
+        self._set_trouble("")
 
     def refresh(self, catalog: Catalog, dir_fd: int) -> Snapshot | None:
         """Read the snapshot if it is another one.
@@ -138,26 +177,34 @@ class KnownSnapshot:
         state; one that cannot be used is logged.
         """
         found = identity(dir_fd)
-        if found == self._identity:
+        is_unread = self.trouble and not self.is_bad
+        if found == self._identity and not is_unread:
             return None
         if found is None:
-            self._identity, self.covered, self.trouble = None, {}, ""
+            self._identity, self.covered = None, {}
+            self._set_trouble("")
             return None
         try:
             read_now = read(catalog, dir_fd)
-        except (BadSnapshot, OSError) as error:
-            self._identity, self.trouble = found, str(error)
-            _log.error(
-                "%s %s; what it stands for is missing from the metrics. Put a good one in its "
-                "place, or move it away",
-                self._path,
-                error,
+        except BadSnapshot as error:
+            self._identity = found
+            self._set_trouble(
+                f"{error}: put a good one in its place, or move it away; the next compaction "
+                f"moves it to {BAD_SNAPSHOT_NAME}",
+                is_bad=True,
+            )
+            return None
+        except OSError as error:
+            self._identity = found
+            self._set_trouble(
+                f"cannot be read: {error.strerror or error}: see to it that it can be, or move it "
+                "away; it is tried again, and nothing is compacted before"
             )
             return None
         if read_now is None:
             return None
         new, self._identity = read_now
-        self.trouble = ""
+        self._set_trouble("")
         self.shipped = new.shipped
         if new.segments == self.covered:
             return None  # the same state, and other positions of shipping
@@ -169,6 +216,13 @@ class KnownSnapshot:
                 name,
             )
         return new
+
+    def _set_trouble(self, trouble: str, *, is_bad: bool = False) -> None:
+        """Take note of trouble, or that there is none, and log what is new."""
+        if trouble and trouble != self.trouble:
+            text = "%s %s. What it stands for is missing from the metrics"
+            _log.error(text, self._path, trouble)
+        self.trouble, self.is_bad = trouble, is_bad
 
     @property
     def _path(self) -> str:

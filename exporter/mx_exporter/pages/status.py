@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
+from mx_log.files import SNAPSHOT_NAME
 from mx_log.schema import FORMAT, VERSION
 from mx_log.words import counted
 
@@ -152,11 +152,7 @@ def _nothing(standing: Standing) -> Iterable[Section]:
 def _snapshot(standing: Standing) -> Iterable[Section]:
     trouble = "" if standing.see is None else standing.see().snapshot_trouble
     if trouble:
-        text = (
-            f"{SNAPSHOT_NAME} {trouble}. What it stands for is missing from the metrics. Put a good"
-            " one in its place, or move it away; the next compaction moves it to "
-            f"{BAD_SNAPSHOT_NAME}."
-        )
+        text = f"{SNAPSHOT_NAME} {trouble}. What it stands for is missing from the metrics."
         yield Section("The totals are too low", (text,), trouble=True)
 
 

@@ -153,8 +153,7 @@ def test_each_change_of_a_value_is_refused_or_can_be_shown() -> None:
             try:
                 use(taken.state)
             except Exception as error:
-                error.add_note(f"{path}, change {number}")
-                raise
+                raise AssertionError(f"{path}, change {number}") from error
             outcomes["shown"] += 1
     assert min(outcomes.values()) > 50, outcomes
 

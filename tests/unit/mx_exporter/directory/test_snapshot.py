@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import re
 import tracemalloc
@@ -17,7 +19,7 @@ from mx_exporter.directory import snapshot
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
-from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME
+from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, bad_snapshot_names, is_ours
 from tests.support import Lines, load_logs
 from tests.support.commands import Checked, Run
 from tests.support.compacting import NOBODY
@@ -159,7 +161,99 @@ def test_a_snapshot_that_we_may_not_read_is_not_believed_either(
         assert whole_page(live.fold.state) == expected
         compactor = Compactor(1, 10**9, min_age=0)
         compactor.compact(live)
-        assert (compactor.trouble, compactor.compactions) == ("", 1)
-        assert whole_page(follow(Path()).fold.state) == expected
+        assert "Permission denied" in compactor.trouble
+        assert compactor.compactions == 0
     finally:
         os.seteuid(user)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES, errno.ENOMEM])
+@pytest.mark.parametrize("call", ["open", "read"])
+def test_one_that_cannot_be_read_for_now_is_read_later(
+    call: str,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing is known to be wrong with it, so it is neither moved away nor compacted onto."""
+    first, second, *rest = load_logs.ranks(tmp_path, processes=2, segments=2)
+    expected = whole_page(fold(load_logs.lines_of([first, second, *rest])).state)
+    put(tmp_path, fold(load_logs.lines_of([first, second])).state, {"0" * 12: 1})
+    first.unlink()
+    second.unlink()
+    before = (tmp_path / SNAPSHOT_NAME).read_bytes()
+    compactor = Compactor(1, 10**9, min_age=0, clock=itertools.count(10**9, 100).__next__)
+    live = Follower(str(tmp_path), Fold(CATALOG))
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        if call == "open":
+            patched.setattr(snapshot, "open_regular", fail)
+        else:
+            patched.setattr(snapshot, "check_size", fail)
+        for _ in range(2):
+            live.drain()
+            compactor.compact(live)
+    assert os.strerror(number) in live.snapshot_trouble
+    assert os.strerror(number) in compactor.trouble
+    assert len([r for r in caplog.records if "cannot be read" in r.message]) == 2
+    assert (compactor.compactions, live.snapshot_is_bad) == (0, False)
+    assert (tmp_path / SNAPSHOT_NAME).read_bytes() == before
+    compactor.compact(live)
+    assert compactor.compactions == 0, "what can be read now is not on the page yet"
+
+    live.drain()
+    assert live.snapshot_trouble == ""
+    assert whole_page(live.fold.state) == expected
+    compactor.compact(live)
+    assert (compactor.trouble, compactor.compactions) == ("", 1)
+    for state in (live.fold.state, follow(tmp_path).fold.state):
+        assert whole_page(state) == expected
+    assert not os.path.lexists(tmp_path / BAD_SNAPSHOT_NAME)
+
+
+def test_a_good_one_that_is_put_in_its_place_is_never_moved_away(tmp_path: Path) -> None:
+    """Also not between a drain and the compaction after it."""
+    first, *rest = load_logs.ranks(tmp_path, processes=2, segments=1)
+    expected = whole_page(fold(load_logs.lines_of([first, *rest])).state)
+    path = tmp_path / SNAPSHOT_NAME
+    path.write_bytes(b"junk")
+    held = fold(load_logs.lines_of([first])).state
+    first.unlink()
+    live = follow(tmp_path)
+    assert live.snapshot_is_bad
+    put(tmp_path, held, {"0" * 12: 0})
+    compactor = Compactor(1, 10**9, min_age=0)
+    compactor.compact(live)
+    assert (compactor.compactions, os.path.lexists(tmp_path / BAD_SNAPSHOT_NAME)) == (0, False)
+    live.drain()
+    compactor.compact(live)
+    assert compactor.compactions == 1
+    assert whole_page(live.fold.state) == whole_page(follow(tmp_path).fold.state) == expected
+
+
+def _full_directory(path: Path) -> None:
+    path.mkdir()
+    (path / "something").touch()
+
+
+@pytest.mark.parametrize("bad", [lambda path: path.write_bytes(b"junk"), _full_directory])
+@pytest.mark.parametrize("taken", [_full_directory, lambda path: path.write_bytes(b"old")])
+def test_a_bad_one_has_another_name_where_its_own_cannot_be_replaced(
+    taken: Callable[[Path], object], bad: Callable[[Path], object], tmp_path: Path
+) -> None:
+    load_logs.ranks(tmp_path, processes=1, segments=1)
+    bad(tmp_path / SNAPSHOT_NAME)
+    moved = bad_snapshot_names()
+    names = [next(moved) for _ in range(3)]
+    for name in names[:2]:
+        taken(tmp_path / name)
+    compactor = Compactor(1, 10**9, min_age=0)
+    compactor.compact(follow(tmp_path))
+    assert (compactor.trouble, compactor.compactions) == ("", 1)
+    replaced = bad is not _full_directory and taken is not _full_directory
+    assert (tmp_path / names[2]).exists() is not replaced
+    assert all(is_ours(name) for name in names)
