@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -109,6 +110,12 @@ def changed(line: bytes, **fields: Any) -> bytes:
     record = {**json.loads(line), **fields}
     record = {key: value for key, value in record.items() if value is not None or key not in fields}
     return json.dumps(record).encode() + b"\n"
+
+
+def moved(line: bytes, by: float) -> bytes:
+    """A line as it were had the clock been set so many seconds forward."""
+    stamp = datetime.fromisoformat(json.loads(line)["timestamp"][:-1]) + timedelta(seconds=by)
+    return changed(line, timestamp=stamp.isoformat(timespec="microseconds") + "Z")
 
 
 def failed(line: bytes) -> bytes:

@@ -63,3 +63,30 @@ class Terminal:
     def close(self) -> None:
         os.close(self._fd)
         os.close(self._inner)
+
+
+def output_of(
+    spawn: support.Spawner,
+    arguments: list[str | os.PathLike[str]],
+    *,
+    columns: int,
+    environment: dict[str, str] | None = None,
+) -> str:
+    """All that a command of ``mx-metrics`` prints on a terminal of so many columns."""
+    fd, inner = os.openpty()
+    try:
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        # What a shell said of another terminal is of no account.
+        env = {"TERM": "xterm", "COLUMNS": "0", **(environment or {})}
+        process = spawn.python("-m", "mx_exporter", *arguments, stdout=inner, env=env)
+    finally:
+        os.close(inner)
+    told = b""
+    with open(fd, "rb", buffering=0) as terminal:
+        while True:
+            try:
+                told += terminal.read(65536)
+            except OSError:  # nobody has the other end any more
+                break
+    assert process.result() == 0, process.error_output
+    return told.decode().replace("\r\n", "\n")

@@ -38,7 +38,7 @@ def csv_line(load: Load) -> tuple[bytes, bytes]:
     well = [attempt for attempt in load.attempts if attempt.succeeded]
     counted = [
         len(load.attempts),
-        len(load.attempts) - len(well),
+        sum(attempt.seconds is not None for attempt in load.attempts) - len(well),
         well[-1].peer if well else None,
         given["why"],
     ]

@@ -6,18 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from ..loads.model import Load
 from ..loads.parts import KINDS, parts
-from ..loads.quantiles import median
 from ..loads.starts import PodStart
 from ..loads.why import why
 from .summary import Group, Summary
-from .text_table import Style, columns, cut, harmless
+from .text_table import Style, columns, cut, cut_front, harmless, wrapped
 
 #: Cells of a bar, where there is room for so many.
 _BAR = 32
 _SHORT_BAR = 12
 
-#: A line with less room than this has the short bar.
+#: A line with less room than this has the short bar, and so much of the name of a pod.
 _NARROW = 110
+_SHORT_NAME = 20
+
+#: A line has no bar where the sentence would have less room than this.
+_SENTENCE = 16
 
 _SHOWN_PEERS = 10
 
@@ -56,11 +59,10 @@ def load_lines(loads: Sequence[Load], style: Style) -> list[str]:
     longest = max((load.elapsed for load in loads), default=0.0)
     same_day = len({load.began[:10] for load in loads}) == 1
     wide = style.width is None or style.width >= _NARROW
-    cells = _BAR if wide else _SHORT_BAR
     head = ["POD", "RANK", "LOAD", "BEGAN", "SECONDS", "RESULT"]
     rows = [
         [
-            harmless(load.process.place),
+            cut_front(harmless(load.process.place), None if wide else _SHORT_NAME),
             "-" if load.rank is None else str(load.rank),
             harmless(load.load_id or "-"),
             load.began[11:19] if same_day else load.began[:19].replace("T", " "),
@@ -74,26 +76,30 @@ def load_lines(loads: Sequence[Load], style: Style) -> list[str]:
         for row in rows:
             row.pop(3)
     table = columns(head, rows, " >  >" if wide else " > >")
-    pad = max(map(len, table))
-    scale = f"0{f'{longest:.0f} s'.rjust(cells - 1)}"
-    room = None if style.width is None else max(16, style.width - pad - cells - 4)
-    lines = [style.paint(f"{table[0].ljust(pad)}  {scale}  WHY", "head")]
+    pad = max(map(len, table)) + 2
+    cells = _BAR if wide else _SHORT_BAR
+    if style.width is not None and style.width < pad + cells + 2 + _SENTENCE:
+        cells = 0
+    before = pad + (cells + 2 if cells else 0)
+    room = None if style.width is None else max(0, style.width - before)
+    scale = f"0{f'{longest:.0f} s'.rjust(cells - 1)}  " if cells else ""
+    lines = [style.paint(f"{table[0].ljust(pad)}{scale}{cut('WHY', room)}", "head")]
+    met = set()
     for load, text in zip(loads, table[1:], strict=True):
-        bar = bar_of(load, longest, cells)
-        painted = "".join(style.paint(letter, kind) for letter, kind in bar) + " " * (
-            cells - len(bar)
-        )
+        bar = bar_of(load, longest, cells) if cells else []
+        met |= {kind for _, kind in bar}
+        painted = "".join(style.paint(letter, kind) for letter, kind in bar)
+        blank = " " * (before - pad - len(bar))
         told = cut(harmless(why(load)), room)
-        lines.append(f"{text.ljust(pad)}  {painted}  {told}".rstrip())
-    met = {part.kind for load in loads for part in parts(load)}
-    lines.append(
-        "  ".join(
-            f"{style.paint(kind.letter, name)} {kind.doc}"
-            for name, kind in KINDS.items()
-            if name in met
-        )
+        lines.append(f"{text.ljust(pad)}{painted}{blank}{told}".rstrip())
+    legend = [(name, kind) for name, kind in KINDS.items() if name in met]
+    return lines + wrapped(
+        (
+            (f"{kind.letter} {kind.doc}", f"{style.paint(kind.letter, name)} {kind.doc}")
+            for name, kind in legend
+        ),
+        style.width,
     )
-    return lines
 
 
 def bar_of(load: Load, longest: float, cells: int) -> list[tuple[str, str]]:
@@ -128,7 +134,8 @@ def peer_lines(summary: Summary, style: Style) -> list[str]:
         ]
         for name, group in peers[:_SHOWN_PEERS]
     ]
-    lines = columns(["PEER", "ATTEMPTS", "SUCCEEDED", "MEDIAN RECEIVE", ""], rows, " >>>")
+    head = ["PEER", "ATTEMPTS", "SUCCEEDED", "MEDIAN RECEIVE", ""]
+    lines = [cut(line, style.width) for line in columns(head, rows, " >>>")]
     lines[0] = style.paint(lines[0], "head")
     if len(peers) > _SHOWN_PEERS:
         lines.append(f"… {len(peers) - _SHOWN_PEERS} more (--by peer)")
@@ -166,7 +173,7 @@ def start_lines(starts: Iterable[PodStart], style: Style) -> list[str]:
                 harmless(start.place),
                 start.began[:19].replace("T", " "),
                 str(len(start.loads)),
-                _shown(median(load.elapsed for load in start.loads if load.outcome == "success")),
+                _shown(start.median),
                 _seconds_of(slowest),
                 "" if slowest.outcome == "success" else slowest.outcome,
                 "-" if slowest.rank is None else str(slowest.rank),
@@ -186,9 +193,8 @@ def _of(name: str) -> str:
 
 def _seconds_of(load: Load) -> str:
     """How long it took; of one that runs, how long it has been running."""
-    if load.outcome in ("success", "error", "running"):
-        return f"{load.elapsed:.1f}"
-    return "?"
+    known = load.seconds is not None or load.outcome == "running"
+    return f"{load.elapsed:.1f}" if known else "?"
 
 
 def _shown(seconds: float | None) -> str:

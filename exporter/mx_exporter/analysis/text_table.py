@@ -51,6 +51,30 @@ def cut(text: str, width: int | None) -> str:
     return text[: max(0, width - 1)] + _MORE
 
 
+def cut_front(text: str, width: int | None) -> str:
+    """Text that is at most so long, of which the end is kept."""
+    if width is None or len(text) <= width:
+        return text
+    return _MORE + text[len(text) - max(0, width - 1) :]
+
+
+def wrapped(words: Iterable[tuple[str, str]], width: int | None) -> list[str]:
+    """Lines of words with a gap between.
+
+    :param words: each as it is shown, and painted.
+    """
+    lines: list[str] = []
+    room = 0
+    for text, painted in words:
+        if not lines or (width is not None and len(_GAP) + len(text) > room):
+            lines.append(painted)
+            room = (width or 0) - len(text)
+        else:
+            lines[-1] += _GAP + painted
+            room -= len(_GAP) + len(text)
+    return lines
+
+
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> list[str]:
     """Lines of a table without its last column's padding.
 

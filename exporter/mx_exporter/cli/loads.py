@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -142,7 +144,7 @@ def _table(
     summary = Summary(most=0 if by else most, by=by)
     for load in loads:
         summary.add(load)
-    yield _line(headline(summary))
+    yield _line(textwrap.fill(headline(summary), look.width or sys.maxsize))
     if not summary.all.total:
         return
     yield b"\n"

@@ -161,6 +161,8 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
     missing: int = 0
     #: Timestamps and durations disagree.
     clock_stepped: bool = False
+    #: Seconds by which the timestamp of its newest event is ahead of what durations say.
+    ahead: float = 0.0
 
     @property
     def done(self) -> bool:
@@ -170,7 +172,10 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def elapsed(self) -> float:
         """Seconds that the log tells of: all of a load that ended, else up to the newest event."""
-        return self.seconds if self.seconds is not None else between(self.began, self.last)
+        if self.seconds is not None:
+            return self.seconds
+        passed = (microseconds(self.last) - microseconds(self.began)) / 1e6
+        return max(0.0, passed - self.ahead)
 
     @property
     def open_phase(self) -> Span | None:
@@ -183,11 +188,6 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
         """The attempt that never ended."""
         running = [attempt for attempt in self.attempts if attempt.seconds is None]
         return running[-1] if running else None
-
-
-def between(first: str, second: str) -> float:
-    """Seconds from one timestamp of a line to another; never negative."""
-    return max(0, microseconds(second) - microseconds(first)) / 1e6
 
 
 def microseconds(timestamp: str) -> int:

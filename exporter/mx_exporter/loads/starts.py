@@ -34,7 +34,11 @@ class PodStart(NamedTuple):
     @property
     def median(self) -> float | None:
         """Seconds, of those that ended well."""
-        return median(load.elapsed for load in self.loads if load.outcome == "success")
+        return median(
+            load.seconds
+            for load in self.loads
+            if load.outcome == "success" and load.seconds is not None
+        )
 
     @property
     def straggling(self) -> tuple[str, float] | None:

@@ -125,6 +125,7 @@ class Story:
             last_seq=last.seq,
             missing=missing,
             clock_stepped=self._clock.stepped,
+            ahead=self._clock.ahead,
         )
 
     # Each returns whether the event is told by it.
@@ -161,12 +162,12 @@ class Story:
         return True
 
     def _attempt_phase_finished(self, event: Any, at: float) -> bool:
+        began = at - (number(event.seconds) or 0.0)
         running = [each for each in self._running() if event.phase in each.spans]
         if running:
-            attempt = running[-1]
+            attempt = min(running, key=lambda each: abs(each.spans.began(event.phase) - began))
         else:
-            seconds = number(event.seconds) or 0.0
-            attempt = self._attempt_for(event.phase, event.policy, at - seconds)
+            attempt = self._attempt_for(event.phase, event.policy, began)
         span = attempt.spans.end(event.phase, at, event, self._clock)
         attempt.phases.append(span)
         if event.outcome != "ok" or event.error_type is not None:
@@ -193,7 +194,9 @@ class Story:
 
     def _attempted(self, event: Any, at: float) -> bool:
         running = self._running()
-        attempt = running[0] if running else self._begin(event.policy, at)
+        # Of those that overlap, one that is in a phase still has not ended.
+        over = [each for each in running if not len(each.spans)] or running
+        attempt = over[0] if over else self._begin(event.policy, at)
         attempt.result = event.result
         attempt.touched(at)
         attempt.ended = True
@@ -370,14 +373,14 @@ class _Clock:
         self._second = ""
         self._begin = 0
         #: Seconds that the clock was set forward by since.
-        self._ahead = 0.0
+        self.ahead = 0.0
 
     def at(self, timestamp: str) -> float:
         """Where an event lies; none lies before the one that was logged before it."""
         if timestamp[:20] != self._second:  # which many events share
             self._second = timestamp[:20]
             self._begin = microseconds(self._second + "000000Z") - self._zero
-        at = (self._begin + int(timestamp[20:26])) / 1e6 - self._ahead
+        at = (self._begin + int(timestamp[20:26])) / 1e6 - self.ahead
         if at < self.now:
             self._set(self.now - at)
             at = self.now
@@ -392,7 +395,7 @@ class _Clock:
         return self.now
 
     def _set(self, by: float) -> None:
-        self._ahead -= by
+        self.ahead -= by
         self.stepped = self.stepped or abs(by) > CLOCK_TOLERANCE
 
 
@@ -410,6 +413,9 @@ class _Spans:
 
     def start(self, name: str, at: float) -> None:
         self._open[name] = at
+
+    def began(self, name: str) -> float:
+        return self._open[name]
 
     def end(self, name: str, at: float, event: Any, clock: _Clock, *, timed: bool = True) -> Span:
         """The span that an event ends, which a timer logged, or somebody who measured it."""

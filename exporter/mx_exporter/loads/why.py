@@ -8,6 +8,9 @@ from .parts import ALONE, NONE, parts
 #: A part of a load that is shorter than this share of it explains nothing.
 _SHARE = 0.1
 
+#: Exit codes of processes that a signal told to end.
+_SIGNALS = {"130": "SIGINT", "137": "SIGKILL", "143": "SIGTERM"}
+
 #: Longest text of an error that a sentence quotes.
 _QUOTED = 120
 
@@ -51,7 +54,7 @@ def _end(load: Load) -> str:
         since = open_since(load)
         return where(load) + ("" if since is None else f" since {seconds(load.elapsed - since)}")
     if load.outcome == "unknown":
-        return f"{where(load)} when the log ends"
+        return f"{where(load)}, and no event says how it ended"
     if load.outcome == "error":
         failed = _failed(load)
         place = "" if failed is None else f" after {seconds(failed[1].seconds or 0)} {failed[0]}"
@@ -62,6 +65,8 @@ def _end(load: Load) -> str:
 def error_of(load: Load | Attempt | Span) -> str:
     """Type and text of an error."""
     text = (load.error or "")[:_QUOTED]
+    if load.error_type == "SystemExit" and text in _SIGNALS:
+        text = f"{text} ({_SIGNALS[text]})"
     if load.error_type and text:
         return f"{load.error_type}: {text}"
     return load.error_type or text or "error"

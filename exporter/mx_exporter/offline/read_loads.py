@@ -60,7 +60,7 @@ class LoadReader:
         self.read = Read()
         #: Events of which only a snapshot is left, so that their loads cannot be listed.
         self.compacted = sum(
-            book.end for given in self.snapshots for book in given.snapshot.state.books.values()
+            book.met for given in self.snapshots for book in given.snapshot.state.books.values()
         )
         self._catalog = catalog
         self._selection = Selection() if selection is None else selection

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +12,7 @@ from mx_exporter.loads.model import Load
 from mx_exporter.loads.parts import KINDS, parts, uncovered
 from mx_exporter.loads.why import why
 from tests.support.log_lines import Lines
-from tests.support.simulated_loads import changed, loads_of, simulate
+from tests.support.simulated_loads import changed, loads_of, moved, simulate
 
 NAMED = {"engine": "vllm", "model": "m", "model_role": "main"}
 
@@ -161,12 +159,7 @@ def test_a_clock_that_is_set_moves_nothing_and_marks_the_load(by: float) -> None
     lines = simulate(["peer"]).lines
     (before,) = loads_of(*lines)
     at = next(n for n, line in enumerate(lines) if b'"receive"' in line) + 1
-
-    def moved(line: bytes) -> bytes:
-        stamp = datetime.fromisoformat(json.loads(line)["timestamp"][:-1]) + timedelta(seconds=by)
-        return changed(line, timestamp=stamp.isoformat(timespec="microseconds") + "Z")
-
-    (load,) = loads_of(*lines[:at], *map(moved, lines[at:]))
+    (load,) = loads_of(*lines[:at], *(moved(line, by) for line in lines[at:]))
     assert load.clock_stepped
     assert not before.clock_stepped
     assert "the clock was set meanwhile" in why(load)
@@ -174,6 +167,16 @@ def test_a_clock_that_is_set_moves_nothing_and_marks_the_load(by: float) -> None
     mine, theirs = ([part for part in parts(one) if part.seconds > 0.01] for one in (load, before))
     assert [part.kind for part in mine] == [part.kind for part in theirs]
     assert [part.seconds for part in mine] == pytest.approx([p.seconds for p in theirs], abs=0.01)
+
+
+@pytest.mark.parametrize("by", [-7200.0, 7200.0])
+def test_a_load_that_never_ended_is_as_long_as_it_was_though_the_clock_is_set(by: float) -> None:
+    lines = simulate(["retry", "hang"], dies_after=9).lines
+    (before,) = loads_of(*lines)
+    (load,) = loads_of(*lines[:5], *(moved(line, by) for line in lines[5:]))
+    assert (load.outcome, load.clock_stepped) == ("killed", True)
+    assert load.elapsed == pytest.approx(before.elapsed, abs=0.01)
+    assert sum(part.seconds for part in parts(load)) == pytest.approx(load.elapsed)
 
 
 @pytest.mark.parametrize("value", ["NaN", "soon", True, [], {}, -1, 10**400, "x" * 100_000])
@@ -215,4 +218,4 @@ def test_a_load_that_failed_names_its_error_and_where() -> None:
     ]  # fmt: skip
     (load,) = loads_of(*lines)
     assert load.outcome == "error"
-    assert why(load).startswith("SystemExit: 143 after 168.3 s in receive from w-1")
+    assert why(load).startswith("SystemExit: 143 (SIGTERM) after 168.3 s in receive from w-1")
