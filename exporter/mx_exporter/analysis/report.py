@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from datetime import datetime, timezone
 
 from mx_log.words import counted
@@ -12,13 +12,17 @@ from mx_log.words import counted
 from ..core.catalog import Catalog
 from ..core.state import State
 from ..errors import MxError
+from ..loads.measured import measured
 from ..loads.selection import Selection
 from ..offline.absence import without_events
 from ..offline.fold_logs import fold_logs
 from ..offline.read_loads import LoadReader
-from ..offline.sources import STDIN, Source
+from ..offline.sources import STDIN
 from ..pages.report import MOST_INPUTS, Input, Sources
 from ..pages.sums import Sums
+from .compare import Side, compare
+from .compare_text import text_lines
+from .text_table import Style
 
 _BLOCK = 1024 * 1024
 
@@ -29,6 +33,7 @@ _PROBLEMS = 100
 class Gathered:
     """What a report is made of, and whether anything is missing from it.
 
+    :param logs: two of them are compared.
     :param selection: which loads it is about; the books are those of all.
     :raises UsageError: an argument names nothing.
     :raises StartOver: an exporter compacted one of the directories meanwhile.
@@ -45,38 +50,55 @@ class Gathered:
         progress: Callable[[int], Callable[[int], None]] | None = None,
     ) -> None:
         self.sums = Sums()
-        reader = LoadReader(catalog, logs, selection=selection, jobs=jobs, progress=progress)
-        self.sums.add_all(reader)
-        absent = list(without_events(reader.found, reader.snapshots, reader.read.tallies))
         #: Something that was named is not in it.
-        self.short = bool(reader.read.short or absent)
-        files = _files(reader.found.sources, (given.source for given in reader.snapshots))
-        problems = [f"{source.shown}: {error}" for source, error in reader.read.problems]
-        problems += absent
-        if reader.compacted:
-            problems.append(
-                f"{counted(reader.compacted, 'event')} are left in a snapshot alone: their loads "
-                "cannot be listed."
-            )
-        if len(problems) > _PROBLEMS:
-            problems[_PROBLEMS:] = [f"{len(problems) - _PROBLEMS} more"]
+        self.short = False
+        self._problems: list[str] = []
+        self._files: dict[str, str] = {}
+        pair = len(logs) == 2
+        sides = []
+        for name, given in [(one, (one,)) for one in logs] if pair else [("", logs)]:
+            reader = LoadReader(catalog, given, selection=selection, jobs=jobs, progress=progress)
+            side = Side(name, [])
+            for load in reader:
+                self.sums.add(load)
+                if pair:
+                    side.loads.append(measured(load))
+            side.loads.sort(key=lambda load: load.began[1:4])  # whatever was read first
+            sides.append(side)
+            self._note(reader)
+        #: What `diff` says of the two, line by line.
+        self.compared: list[str] = []
+        if pair and all(side.loads for side in sides):
+            self.compared = list(text_lines(compare(*sides), (), Style()))
+        elif pair:
+            self._problems.append("One of the two has no load, so they are not compared.")
+        files = list(self._files.items())
+        if len(self._problems) > _PROBLEMS:
+            self._problems[_PROBLEMS:] = [f"{len(self._problems) - _PROBLEMS} more"]
         self.sources = Sources(
             inputs=[
-                _input(name, path, hashed=n < MOST_INPUTS) for n, (name, path) in enumerate(files)
+                _input(name, path, hashed=number < MOST_INPUTS)
+                for number, (path, name) in enumerate(files)
             ],
-            books=list(_books(catalog, logs, files, jobs)),
-            problems=problems,
+            books=list(_books(catalog, logs, self._files, jobs)),
+            problems=self._problems,
             command=command,
             made=datetime.now(timezone.utc).strftime("made on %Y-%m-%d at %H:%M:%S UTC"),
         )
 
-
-def _files(sources: Iterable[Source], snapshots: Iterable[Source]) -> list[tuple[str, str]]:
-    """The files that were read, each once: its name for people, and its path."""
-    found: dict[str, str] = {}
-    for source in (*sources, *snapshots):
-        found.setdefault(source.path, source._replace(member="").shown)
-    return [(name, path) for path, name in found.items()]
+    def _note(self, reader: LoadReader) -> None:
+        """What was read, and what could not be."""
+        absent = list(without_events(reader.found, reader.snapshots, reader.read.tallies))
+        self.short = self.short or bool(reader.read.short or absent)
+        for source in (*reader.found.sources, *(given.source for given in reader.snapshots)):
+            self._files.setdefault(source.path, source._replace(member="").shown)
+        self._problems += [f"{source.shown}: {error}" for source, error in reader.read.problems]
+        self._problems += absent
+        if reader.compacted:
+            self._problems.append(
+                f"{counted(reader.compacted, 'event is', 'events are')} left in a snapshot alone: "
+                "their loads cannot be listed."
+            )
 
 
 def _input(name: str, path: str, *, hashed: bool) -> Input:
@@ -98,10 +120,10 @@ def _digest(path: str) -> str:
 
 
 def _books(
-    catalog: Catalog, logs: tuple[str, ...], files: list[tuple[str, str]], jobs: int | None
+    catalog: Catalog, logs: tuple[str, ...], files: Container[str], jobs: int | None
 ) -> Iterator[tuple[str, str]]:
     """What became of each number, by a fold of the same logs."""
-    if any(path == STDIN for _, path in files):
+    if STDIN in files:
         yield "the books", "are not known of standard input, which can be read but once"
         return
     try:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import MxError
 from ..option_values import parse_at_least_one
 from .filters import filters
 from .options import complete, parsed
+from .output import Output
 from .reading import Progress
-from .stdio import PROG, put, say
+from .stdio import PROG, say
 
 if TYPE_CHECKING:
     from ..loads.selection import Selection
@@ -40,8 +38,9 @@ if TYPE_CHECKING:
 def report(logs: tuple[str, ...], output: str, selection: Selection, jobs: int | None) -> int:
     """Write one HTML file about the loads in LOGS: what stands out, and where the time went.
 
-    LOGS are given as for replay. The file holds all that it shows, at most 2 MB, and is there whole
-    or not at all. Exits with 1 when something of LOGS is missing from it.
+    LOGS are given as for replay; two of them are compared, as diff does. The file holds all that it
+    shows, at most 2 MB, and is there whole or not at all. Exits with 1 when something of LOGS is
+    missing from it.
     """
     from ..analysis.report import Gathered
     from ..core.builtin import CATALOG
@@ -60,33 +59,9 @@ def report(logs: tuple[str, ...], output: str, selection: Selection, jobs: int |
                 progress=progress.begin,
             )
         )
-    write(output, (piece.encode("utf-8", "replace") for piece in pieces(found.sums, found.sources)))
+    with Output(None if output == "-" else output) as target:
+        for piece in pieces(found.sums, found.sources, found.compared):
+            target.write(piece.encode("utf-8", "replace"))
     for problem in found.sources.problems[:10]:
         say(problem)
     return int(found.short)
-
-
-def write(output: str, pieces: Iterator[bytes]) -> None:
-    """Write a file, whole or not at all; ``-`` is standard output.
-
-    :raises MxError: it cannot be written.
-    """
-    from ..directory import atomic_write
-
-    if output == "-":
-        put(b"".join(pieces))
-        return
-
-    def fill(file: BinaryIO) -> None:
-        for piece in pieces:
-            file.write(piece)
-
-    folder, name = os.path.split(output)
-    try:
-        fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            atomic_write.put(name, fd, fill)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise MxError(f"{output}: cannot be written: {error.strerror}") from None

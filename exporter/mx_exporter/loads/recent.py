@@ -6,7 +6,9 @@ long as without. What is kept is bounded, by loads and by bytes: the oldest go f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -103,38 +105,31 @@ class RecentLoads:
         self._size = 0
         self._before = 0
 
-    def feed(self, events: Iterable[Event | Rejected], size: int) -> None:
+    def feed(self, events: list[Event | Rejected], size: int) -> None:
         """Take events that follow those before.
 
         :param size: bytes of their lines, together.
         """
-        events = events if isinstance(events, list) else list(events)
-        weight = size // (len(events) or 1) + OVERHEAD
-        proc: str = ""
-        load_id: str | None = None
-        record: _Record | None = None
-        event: Any
-        for event in events:
-            kind = type(event)
-            if kind is Rejected:
+        if Rejected in map(type, events):
+            events = [event for event in events if type(event) is not Rejected]
+        found: list[Any] = list(events)
+        weight = size // (len(found) or 1) + OVERHEAD
+        at = 0
+        for proc, load_id, count in _runs(found):
+            group = found[at : at + count]
+            at += count
+            if load_id is None:
+                self._take_loadless(group, weight)
                 continue
-            if record is None or event.load_id != load_id or event.proc != proc:
-                proc, load_id = event.proc, event.load_id
-                record = self._find(event)
-                if record is None:
-                    if kind in _HEADERS and weight < LONGEST_HEADER:
-                        self._note_header(event)
-                    continue
-            seq = event.seq
-            if seq > record.newest:
-                record.newest = seq
-            elif any(seq == known.seq for known in record.events):
+            record = self._record(proc, load_id, group)
+            if record is None:
                 continue
-            record.events.append(event)
-            record.size += weight
-            self._size += weight
-            if kind is _ENDS and event.timed is not False:
-                self._end(_key(event))
+            if group[0].seq <= record.newest:  # it was met before, perhaps
+                known = {event.seq for event in record.events}
+                group = [event for event in group if event.seq not in known]
+            self._add(record, group, weight)
+            if _ENDS in map(type, group) and any(map(_is_end, reversed(group))):
+                self._end((proc, load_id))
         self._trim()
 
     def take(self, books: Mapping[str, Book]) -> Taken:
@@ -160,24 +155,38 @@ class RecentLoads:
         alive = frozenset(proc for proc in first if not books[proc].gone)
         return Taken(headers, [list(one.events) for one in records], met, alive, self._before)
 
-    def _find(self, event: Event) -> _Record | None:
-        """The record of an event's load; None for an event that belongs to none that is kept."""
-        key = _key(event)
+    def _record(self, proc: str, load_id: str, events: list[Event]) -> _Record | None:
+        """The record of a load, of which these events come; None for one that was forgotten."""
+        key = (proc, load_id)
         record = self._open.get(key) or self._over.get(key)
-        if record is not None:
-            return record
-        kind = type(event)
-        if kind is not _BEGINS and kind is not _ENDS:
-            # Of a load that was forgotten; but for the load that ran where our reading began.
-            begun = self._headers.get(event.proc)
-            if event.load_id is None or (begun is not None and type(begun[0]) is _STARTED):
-                return None
-        elif kind is _ENDS and event.load_id is None:
-            # A duration that was observed is a load that is over, of one event.
-            record = self._over[key] = _Record()
-            return record
-        record = self._open[key] = _Record()
+        if record is None:
+            begun = self._headers.get(proc)
+            if begun is not None and type(begun[0]) is _STARTED:
+                # All of the process is read: of a load that is not known its begin comes first,
+                # or what is left of it.
+                kinds = set(map(type, events))
+                if _BEGINS not in kinds and _ENDS not in kinds:
+                    return None
+            record = self._open[key] = _Record()
         return record
+
+    def _add(self, record: _Record, events: list[Event], weight: int) -> None:
+        record.events += events
+        if events:
+            record.newest = max(record.newest, events[-1].seq)
+        record.size += weight * len(events)
+        self._size += weight * len(events)
+
+    def _take_loadless(self, events: Iterable[Event], weight: int) -> None:
+        """Headers, and durations that were observed, each of which is a load that is over."""
+        for event in events:
+            if type(event) is _ENDS:
+                key = (event.proc, f"#{event.seq}")
+                if key not in self._over:
+                    self._over[key] = _Record()
+                    self._add(self._over[key], [event], weight)
+            elif type(event) in _HEADERS and weight < LONGEST_HEADER:
+                self._note_header(event)
 
     def _note_header(self, event: Event) -> None:
         first, _ = self._headers.pop(event.proc, (event, event))
@@ -208,8 +217,26 @@ class RecentLoads:
         self._before += 1
 
 
-def _key(event: Event) -> _Key:
-    return (event.proc, f"#{event.seq}" if event.load_id is None else event.load_id)
+_proc = attrgetter("proc")
+_load_id = attrgetter("load_id")
+_load = attrgetter("proc", "load_id")
+
+
+def _runs(events: list[Event]) -> Iterator[tuple[str, str | None, int]]:
+    """Events of one load that follow each other, as many do: whose they are, and how many."""
+    procs = set(map(_proc, events))
+    if len(procs) == 1:  # as in each segment of an emitter: half of the work
+        (proc,) = procs
+        for load_id, run in groupby(map(_load_id, events)):
+            yield proc, load_id, len(list(run))
+    else:
+        for (proc, load_id), run in groupby(map(_load, events)):
+            yield proc, load_id, len(list(run))
+
+
+def _is_end(event: Any) -> bool:
+    """Whether a load ended with it, and was not only observed."""
+    return type(event) is _ENDS and getattr(event, "timed", None) is not False
 
 
 def _met(book: Book, since: int) -> Ranges:

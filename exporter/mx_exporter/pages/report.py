@@ -64,10 +64,10 @@ class _PodRows(NamedTuple):
     more: str
 
 
-def pieces(sums: Sums, sources: Sources, compared: str = "") -> Iterator[str]:
+def pieces(sums: Sums, sources: Sources, compared: Sequence[str] = ()) -> Iterator[str]:
     """The report, piece by piece.
 
-    :param compared: what `diff` says of two logs, as text; empty for one.
+    :param compared: what `diff` says of two logs, line by line; none for one.
     """
     worst = sums.worst
     scale = max([load.elapsed for load in worst], default=0.0)

@@ -51,6 +51,18 @@ def test_filters_and_several_processes(fleet: Path, tmp_path: Path) -> None:
     assert "1 load of 1 pod" in words(out)
 
 
+def test_two_are_compared(fleet: Path, tmp_path: Path) -> None:
+    out, slow = tmp_path / "loads.html", tmp_path / "slow"
+    write_fleet(slow, 6, start=1_700_000_000.0, seed=1)
+    assert main(["report", f"{fleet}/*", f"{slow}/*", "-o", str(out), "--jobs", "1"]) == 0
+    text = words(out)
+    assert "A and B compared" in text
+    assert "Where the mean of successes went from" in text
+    assert text.index("A and B compared") < text.index("48 loads of 6 pods")
+    assert main(["report", f"{fleet}/*", str(tmp_path), "-o", str(out)]) == 1
+    assert "One of the two has no load" in words(out)
+
+
 def test_what_cannot_be_read_is_in_it(
     fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

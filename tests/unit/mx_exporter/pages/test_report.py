@@ -170,7 +170,7 @@ def test_whatever_a_log_says_is_text(text: str) -> None:
         a_load_of(text, outcome=outcome, first_seq=n)
         for n, outcome in enumerate(("error", "killed", "success", "unknown"))
     ]
-    html = "".join(pieces(sums_of(loads), sources, compared=text))
+    html = "".join(pieces(sums_of(loads), sources, compared=[text]))
     assert len(html) < 300_000
     page = Page(html)
     assert not page.tags & {"script", "img", "b", "iframe", "object", "form", "base"}
