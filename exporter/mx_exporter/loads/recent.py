@@ -35,6 +35,10 @@ _HEADERS = (_STARTED, _CONTINUED)
 _BEGINS = CATALOG.decoder.types["load_started"]
 _ENDS = CATALOG.decoder.types["load_finished"]
 
+#: The book of a process that is in no books.
+_UNKNOWN = Book()
+_UNKNOWN.gone = True
+
 #: A process, and the id of a load of it.
 _Key = tuple[str, str]
 
@@ -137,7 +141,12 @@ class RecentLoads:
 
         :param books: of all processes, by which it is known who is gone, and what is missing.
         """
-        for key in [key for key in self._open if books[key[0]].gone]:
+
+        def book(proc: str) -> Book:
+            # A snapshot of another exporter's, which the fold goes on from, may not know it.
+            return books.get(proc) or _UNKNOWN
+
+        for key in [key for key in self._open if book(key[0]).gone]:
             self._end(key)
         self._trim()
         records = [*self._over.values(), *self._open.values()]
@@ -151,8 +160,8 @@ class RecentLoads:
                 headers.append(header)
                 if type(header) is _STARTED:
                     first[proc] = 0
-        met = {proc: _met(books[proc], since) for proc, since in first.items()}
-        alive = frozenset(proc for proc in first if not books[proc].gone)
+        met = {proc: _met(book(proc), since) for proc, since in first.items()}
+        alive = frozenset(proc for proc in first if not book(proc).gone)
         return Taken(headers, [list(one.events) for one in records], met, alive, self._before)
 
     def _record(self, proc: str, load_id: str, events: list[Event]) -> _Record | None:

@@ -111,6 +111,14 @@ def test_of_a_load_whose_begin_only_a_snapshot_has_the_rest_is_told() -> None:
     assert load.load_id == "aaaaaaaaaaaa-1"
 
 
+def test_a_process_that_the_books_lost_is_gone() -> None:
+    log, recent = support.Lines(), RecentLoads()
+    fold = Fold(CATALOG, tap=recent.feed)
+    fold.feed_lines([log.header(0), *load_lines(log, 1, random.Random(1), end=False)])
+    (load,) = recent.take({}).tell(NOW)
+    assert load.outcome == "killed"
+
+
 def test_what_comes_after_the_end_of_a_forgotten_load_is_none() -> None:
     log, recent = support.Lines(), RecentLoads(most_over=1)
     fold = Fold(CATALOG, tap=recent.feed)

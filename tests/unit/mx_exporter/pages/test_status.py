@@ -103,6 +103,12 @@ def test_a_directory_that_was_compacted_whole_is_not_empty(
     support.wait_until(lambda: exporter.get() and not list(tmp_path.glob("events-*.jsonl")))
     assert exporter.get().sample('mx_exporter_directory_state{state="segments"}') == 1
     assert "likeliest causes" not in read(exporter).text
+    # What it read itself it still lists; whoever comes after it knows the snapshot alone.
+    assert "stands for" not in read(exporter).text
+    exporter.process.terminate()
+    assert exporter.process.result() == 0
+    text = read(serving.start(spawn, tmp_path)).text
+    assert "A snapshot stands for 4 events: the metrics count them" in text
 
 
 def test_the_status_page_of_a_missing_directory(spawn: support.Spawner, tmp_path: Path) -> None:
