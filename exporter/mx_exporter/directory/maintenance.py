@@ -60,6 +60,11 @@ class Maintenance:
             return f"owner ({', '.join(self._tasks())})"
         return f"{state}: {STATES[state]}" + (f" ({reason})" if reason else "")
 
+    @property
+    def saves(self) -> bool:
+        """Whether `close` has positions of the tee to save."""
+        return self.shipper is not None and self.shipper.tees and self.ownership.state == "owner"
+
     def claim(self) -> None:
         """Before a drain: own the directory, if nobody else does.
 

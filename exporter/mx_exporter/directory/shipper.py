@@ -28,6 +28,9 @@ WAYS = {"tee": "standard output could not be written", "archive": "a segment was
 #: Seconds before what failed is tried again.
 RETRY_SECONDS = 5.0
 
+#: Seconds for the write in hand when the time for shipping is over.
+LAST_WRITE_SECONDS = 3.0
+
 
 class Shipper:
     """Ships the segments of one directory.
@@ -132,7 +135,7 @@ class Shipper:
         """Wait for the end that `finish` asked for."""
         # The thread ends a moment after its deadline. Positions that are read before that would
         # lack a line.
-        self._thread.join(max(0.0, self._deadline - time.monotonic()) + 2 * STUCK_SECONDS)
+        self._thread.join(max(0.0, self._deadline - time.monotonic()) + LAST_WRITE_SECONDS)
 
     # ----------------------------------------------------------------------------------
     # The thread

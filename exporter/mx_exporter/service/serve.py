@@ -28,8 +28,9 @@ from .scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that a drain in hand has at the end, after the endpoint has closed.
-_LAST_DRAIN_SECONDS = 0.25
+#: Seconds that a drain in hand has at the end, after the endpoint has closed; and the longer time
+#: where positions of the tee are to be saved after it: without them, lines go out twice.
+_LAST_DRAIN_SECONDS, _LAST_SAVING_SECONDS = 0.25, 5.0
 
 #: Seconds that the shipping of what was drained has at the end; they begin with the signal.
 _LAST_SHIPPING_SECONDS = 0.3
@@ -178,7 +179,8 @@ async def _serve(
         await asyncio.wait((listening,))
         app.close()
         draining.cancel()
-        limit = max(0.0, shipped - loop.time()) + _LAST_DRAIN_SECONDS
+        last_seconds = _LAST_SAVING_SECONDS if maintenance.saves else _LAST_DRAIN_SECONDS
+        limit = max(0.0, shipped - loop.time()) + last_seconds
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(scheduler.close(pipeline.close), limit)
 

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,40 @@ def test_what_was_teed_replays_to_the_page_over_restarts(
     if how == signal.SIGTERM:
         assert len(teed) == len(set(teed))
     assert replayed(spawn, out) == page
+
+
+#: The command line where the disk takes its time.
+ON_A_SLOW_DISK = """
+import os, sys, time
+from mx_exporter.cli import main as cli
+fsync = os.fsync
+def slow_fsync(fd):
+    time.sleep(0.8)
+    fsync(fd)
+os.fsync = slow_fsync
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_sigterm_on_a_slow_disk_writes_no_line_twice(
+    spawn: support.Spawner, tmp_path: Path
+) -> None:
+    """The end waits until it is saved what went out."""
+    log, out = tmp_path / "log", tmp_path / "out.log"
+    fill(log, "a" * 12, 1)
+    port = support.free_port()
+    with open(out, "ab") as stdout:
+        given = ("--dir", log, "--listen", f"127.0.0.1:{port}", "--tee")
+        process = spawn.python("-c", ON_A_SLOW_DISK, "serve", *given, stdout=stdout)
+    exporter = serving.Exporter(process, "127.0.0.1", port)
+    support.wait_until(exporter.ready)
+    support.wait_until(lambda: out.read_bytes().count(b"\n") == 21)
+    stop(exporter)
+    with open(out, "ab") as stdout:
+        exporter = start(spawn, log, "--tee", stdout=stdout)
+    support.wait_until(lambda: exporter.get().sample(PENDING) == 0)
+    stop(exporter)
+    assert len(identities(out.read_bytes())) == 21
 
 
 def test_sigterm_while_teeing_writes_no_line_twice(spawn: support.Spawner, tmp_path: Path) -> None:
@@ -229,6 +264,33 @@ def teeing(tmp_path: Path) -> Iterator[Teeing]:
 def writer(teeing: Teeing) -> Iterator[Writer]:
     with Writer(Path(teeing.follower.directory)) as writer:
         yield writer
+
+
+def test_what_goes_out_late_at_the_end_has_its_position(
+    teeing: Teeing, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time for shipping is over while a write is under way."""
+    written, go_on = threading.Event(), threading.Event()
+    write = os.write
+
+    def slow_write(fd: int, data: bytes) -> int:
+        count = write(fd, data)
+        if threading.current_thread().name == "mx-ship":
+            written.set()
+            go_on.wait(60)
+        return count
+
+    monkeypatch.setattr(os, "write", slow_write)
+    teeing.follower.drain()
+    teeing.shipper.offer(teeing.follower.segments, {})
+    assert written.wait(60)
+    later = threading.Timer(0.5, go_on.set)
+    later.start()
+    teeing.shipper.finish(0)
+    teeing.shipper.join()
+    positions = teeing.shipper.positions()
+    later.join()
+    assert positions == {writer.path.name: writer.path.stat().st_size}
 
 
 def test_lines_go_out_as_they_are_and_whole(teeing: Teeing, writer: Writer) -> None:
