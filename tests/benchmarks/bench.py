@@ -23,7 +23,9 @@ from tests.benchmarks import mtail
 from tests.benchmarks.measuring import Row
 
 #: Modules that have ``rows()``, in the order of the table.
-SECTIONS = ("recorders", "process", "scraping", "looking", "folding", "replaying", "idling")
+SECTIONS = (
+    "recorders", "process", "scraping", "looking", "folding", "replaying", "listing", "idling",
+)  # fmt: skip
 
 #: Those that are run once more after all others: minutes later a machine is another one.
 TWICE = ("recorders", "folding", "replaying", "idling")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from tests.benchmarks.measuring import AT_LEAST, AT_MOST, Row, ratios
 
 _BYTES = 1_000_000_000
 _ROUNDS = 7
-_CORES = 2
+CORES = 2
 
 #: Where the log lies in memory, so that no disk is measured.
 _SHARED = Path("/dev/shm")
@@ -30,7 +31,7 @@ _SHARED = Path("/dev/shm")
 _RUN = Path(__file__).with_name("replaying_run.py")
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     seconds: float
     #: Peak resident memory in MB: of the process, or of one that it started, if that had more.
     memory: float
@@ -39,21 +40,28 @@ class _Run(NamedTuple):
 
 def rows() -> Iterator[Row]:
     """The row of the rate and the row of the memory; they take less than three minutes."""
+    with on_two_cores(_BYTES) as place:
+        yield from _measured(place)
+
+
+@contextmanager
+def on_two_cores(size: int) -> Iterator[Path]:
+    """A log of about ``size`` bytes in memory, while this process has `CORES` cores."""
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory(dir=_SHARED if _SHARED.is_dir() else None) as place:
-        os.sched_setaffinity(0, sorted(cores)[-_CORES:])
+        os.sched_setaffinity(0, sorted(cores)[-CORES:])
         try:
-            yield from _measured(Path(place))
+            making.make(Path(place), size)
+            yield Path(place)
         finally:
             os.sched_setaffinity(0, cores)
 
 
 def _measured(place: Path) -> Iterator[Row]:
-    making.make(place, _BYTES)
     size = sum(path.stat().st_size for path in place.iterdir())
-    replay = [sys.executable, "-m", "mx_exporter", "replay", "--jobs", str(_CORES), str(place)]
-    query = [sys.executable, replaying_duckdb.__file__, str(place), str(_CORES)]
-    ours, theirs = [_run(replay)], [_run(query)]
+    replay = [sys.executable, "-m", "mx_exporter", "replay", "--jobs", str(CORES), str(place)]
+    query = [sys.executable, replaying_duckdb.__file__, str(place), str(CORES)]
+    ours, theirs = [run_whole(replay)], [run_whole(query)]
     found = {
         (name, tuple(map(tuple, labels))): value
         for name, labels, value in json.loads(theirs[0].output)
@@ -62,7 +70,7 @@ def _measured(place: Path) -> Iterator[Row]:
     for at in range(1, _ROUNDS):
         sides = ((replay, ours), (query, theirs))
         for command, into in sides[:: 1 if at % 2 else -1]:
-            into.append(_run(command))
+            into.append(run_whole(command))
     mine, others = [run.seconds for run in ours], [run.seconds for run in theirs]
     yield Row(
         "replay of 1 GB, two cores: rate",
@@ -71,8 +79,8 @@ def _measured(place: Path) -> Iterator[Row]:
         "x",
         AT_LEAST,
         0.6,
-        _rate(size, mine),
-        _rate(size, others),
+        rate(size, mine),
+        rate(size, others),
     )
     yield Row(
         "replay of 1 GB, two cores: peak memory of a process",
@@ -86,13 +94,15 @@ def _measured(place: Path) -> Iterator[Row]:
     )
 
 
-def _run(command: list[str]) -> _Run:
+def run_whole(command: list[str]) -> Run:
+    """Run a command as a process of its own."""
     done = subprocess.run([sys.executable, "-I", "-S", _RUN, *command], capture_output=True)
     if done.returncode:
         raise RuntimeError(f"{command}: {done.stderr.decode()}")
     took, memory = done.stderr.splitlines()[-1].split()
-    return _Run(float(took), float(memory) / 1024, done.stdout)
+    return Run(float(took), float(memory) / 1024, done.stdout)
 
 
-def _rate(size: int, took: list[float]) -> str:
+def rate(size: int, took: list[float]) -> str:
+    """Of the run in the middle."""
     return f"{size / sorted(took)[len(took) // 2] / 1e6:,.0f} MB/s"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .model import Artifact, Attempt, Load, Span
-from .parts import uncovered
+from .parts import parts, uncovered
 from .why import why
 
 
 def as_dict(load: Load) -> dict[str, Any]:
     """The load; null stands for what no event says. Seconds all through."""
-    process = load.process
+    process, given = load.process, parts(load)
     return {
         "load_id": load.load_id,
         "proc": process.proc,
@@ -44,9 +44,10 @@ def as_dict(load: Load) -> dict[str, Any]:
         ],
         "artifacts": [_artifact(each) for each in load.artifacts],
         "gaps": [
-            {"at": gap.at, "seconds": gap.seconds, "what": gap.name} for gap in uncovered(load)
+            {"at": gap.at, "seconds": gap.seconds, "what": gap.name}
+            for gap in uncovered(load, given)
         ],
-        "why": why(load),
+        "why": why(load, given),
     }
 
 

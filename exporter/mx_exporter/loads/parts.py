@@ -136,15 +136,18 @@ def _at(part: Part) -> float:
     return part.at
 
 
-def uncovered(load: Load) -> list[Span]:
+def uncovered(load: Load, given: Iterable[Part] | None = None) -> list[Span]:
     """Time within phases, attempts and between them that no event covers, longer than a tenth of a
-    second; what can be said of each is its name."""
+    second; what can be said of each is its name.
+
+    :param given: its `parts`, for who has them already.
+    """
     said = {
         ALONE: "no event says what ran here: the chain went on without a peer",
         NONE: "no event says what ran here: no phase was open",
     }
     return [
         Span(name=said[part.kind], at=part.at, seconds=part.seconds)
-        for part in parts(load)
+        for part in (parts(load) if given is None else given)
         if part.kind in said and part.seconds > LEAST_GAP
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any
 
 from ..core.decode import Event, name_of
@@ -35,6 +36,8 @@ _TRIES = re.compile(r"source_attempt_index=\d+ source_worker_id=(\S+)")
 
 def number(value: Any) -> float | None:
     """A duration or an amount as an event gives it; None for what is none."""
+    if type(value) is float and 0.0 <= value < inf:
+        return value
     if value is None or refusal(value) is not None or value < 0:
         return None
     return float(value)
@@ -162,12 +165,15 @@ class Story:
         return True
 
     def _attempt_phase_finished(self, event: Any, at: float) -> bool:
-        began = at - (number(event.seconds) or 0.0)
         running = [each for each in self._running() if event.phase in each.spans]
-        if running:
-            attempt = min(running, key=lambda each: abs(each.spans.began(event.phase) - began))
+        if len(running) == 1:
+            attempt = running[0]
         else:
-            attempt = self._attempt_for(event.phase, event.policy, began)
+            began = at - (number(event.seconds) or 0.0)
+            if running:
+                attempt = min(running, key=lambda each: abs(each.spans.began(event.phase) - began))
+            else:
+                attempt = self._attempt_for(event.phase, event.policy, began)
         span = attempt.spans.end(event.phase, at, event, self._clock)
         attempt.phases.append(span)
         if event.outcome != "ok" or event.error_type is not None:

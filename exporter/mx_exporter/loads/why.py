@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .model import Attempt, Load, Span
-from .parts import ALONE, NONE, parts
+from .parts import ALONE, NONE, Part, parts
 
 #: A part of a load that is shorter than this share of it explains nothing.
 _SHARE = 0.1
@@ -15,9 +17,13 @@ _SIGNALS = {"130": "SIGINT", "137": "SIGKILL", "143": "SIGTERM"}
 _QUOTED = 120
 
 
-def why(load: Load) -> str:
-    """The sentence; empty where nothing is known to tell."""
-    told = [_end(load), *_attempts(load), *_rest(load), *_caveats(load)]
+def why(load: Load, given: Sequence[Part] | None = None) -> str:
+    """The sentence; empty where nothing is known to tell.
+
+    :param given: its `parts`, for who has them already.
+    """
+    given = parts(load) if given is None else given
+    told = [_end(load), *_attempts(load), *_rest(load, given), *_caveats(load)]
     return "; ".join(part for part in told if part)
 
 
@@ -124,7 +130,7 @@ def _how(tried: list[Attempt]) -> str:
     return "failed"
 
 
-def _rest(load: Load) -> list[str]:
+def _rest(load: Load, given: Sequence[Part]) -> list[str]:
     """What else took much of its time."""
     told = []
     if load.selections and not load.attempts:
@@ -136,13 +142,13 @@ def _rest(load: Load) -> list[str]:
         elif any(count == 0 for count in load.selections[-1].counts.values()):
             told.append("no source fits")
     least = _SHARE * load.elapsed
-    alone = sum(part.seconds for part in parts(load) if part.kind == ALONE)
+    alone = sum(part.seconds for part in given if part.kind == ALONE)
     if alone > least:
         told.append(f"{seconds(alone)} without a peer")
     installed = sum(span.seconds or 0.0 for span in load.phases if span.name == "artifact_install")
     if installed > least:
         told.append(f"artifacts {seconds(installed)}")
-    unnamed = sum(part.seconds for part in parts(load) if part.kind == NONE)
+    unnamed = sum(part.seconds for part in given if part.kind == NONE)
     if unnamed > least and load.phases:
         told.append(f"{seconds(unnamed)} outside of all phases")
     return told
