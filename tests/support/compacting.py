@@ -40,7 +40,10 @@ AS_NOBODY = f"""
 import encodings.idna, importlib, sys, os
 from mx_exporter.cli import extras, main as cli
 from mx_exporter.service import serve
+from mx_exporter.pages import site
 from watchdog.observers import inotify
+for template in site._environment().list_templates(): site._environment().get_template(template)
+site.policy()
 for package in extras.PACKAGES: importlib.import_module(package)
 os.chdir(sys.argv.pop(1))
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
