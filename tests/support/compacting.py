@@ -45,6 +45,8 @@ from watchdog.observers import inotify
 for template in site._environment().list_templates(): site._environment().get_template(template)
 site.policy()
 for package in extras.PACKAGES: importlib.import_module(package)
+from mx_exporter.pages import site
+site.page("status.html.jinja", sections=(), links=(), version="")
 os.chdir(sys.argv.pop(1))
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 sys.exit(cli.main(sys.argv[1:]))
