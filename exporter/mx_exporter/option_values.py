@@ -143,6 +143,18 @@ def parse_gateway(text: str) -> str:
     return url.rstrip("/")
 
 
+def parse_address(text: str) -> str:
+    """A whole http(s) address, which may have a user and a password."""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or any(character.isspace() for character in text):
+        raise ValueError("expected an http(s) address, such as http://prometheus:9090/api/v1/write")
+    return text
+
+
 def parse_text(text: str) -> str:
     return text
 

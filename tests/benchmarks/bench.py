@@ -24,11 +24,12 @@ from tests.benchmarks.measuring import Row
 
 #: Modules that have ``rows()``, in the order of the table.
 SECTIONS = (
-    "recorders", "process", "scraping", "looking", "folding", "replaying", "listing", "idling",
+    "recorders", "process", "scraping", "looking", "folding", "replaying", "listing",
+    "backfilling", "idling",
 )  # fmt: skip
 
 #: Those that are run once more after all others: minutes later a machine is another one.
-TWICE = ("recorders", "folding", "replaying", "idling")
+TWICE = ("recorders", "folding", "replaying", "backfilling", "idling")
 
 _LIBRARIES = ("structlog", "orjson", "msgspec", "prometheus_client", "h11", "duckdb")
 

@@ -19,8 +19,10 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.exposition.grouped import grouped_collectors
 from mx_exporter.exposition.text import render
 from mx_exporter.offline.fold_logs import fold_logs
+from mx_exporter.push import remote_write
+from mx_exporter.push.remote_write import RemoteWriter
 from tests.support import Prometheus, Spawner, wait_until
-from tests.support.pages import Samples, parse
+from tests.support.pages import Samples, parse, replayed
 
 STEP = 15
 START = 1_767_225_600
@@ -77,6 +79,10 @@ def series_of(key: Key) -> Key:
     return bare, tuple(pair for pair in labels if pair[0] != "le")
 
 
+def labels_of(metric: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((k, v) for k, v in metric.items() if k not in ("__name__", "job", "pod")))
+
+
 def asked(server: Prometheus, pod: str, seconds: float) -> Samples:
     query = f'{{__name__=~"mx_.+",pod="{pod}"}}'
     found = {}
@@ -96,6 +102,19 @@ def instants(folder: Path, rng: random.Random, count: int) -> Iterator[float]:
     )
     for _ in range(count):
         yield round(rng.uniform(first + STEP, last), 3)
+
+
+def agrees(server: Prometheus, pods: list[Path]) -> None:
+    """Moments of each pod are answered as a replay has them."""
+    rng = random.Random(11)
+    families: set[str] = set()
+    for folder in pods:
+        for seconds in instants(folder, rng, COUNT):
+            right = expected(folder, seconds)
+            assert asked(server, folder.name, seconds) == right, (folder.name, seconds)
+            families |= {name for name, _ in right}
+    shown = {name.partition("_seconds")[0] for name in families}
+    assert {"mx_load", "mx_loads_in_progress", "mx_build_info"} <= shown
 
 
 @pytest.mark.long
@@ -120,15 +139,7 @@ def test_instant_queries_of_blocks_are_those_of_a_replay(
     subprocess.run([promtool, *arguments], check=True, capture_output=True)
     server = Prometheus(spawn, prometheus, place, CONFIG, "--storage.tsdb.retention.time=100y")
     wait_until(lambda: server.query("vector(1)"), 60)
-    rng = random.Random(11)
-    families: set[str] = set()
-    for folder in pods:
-        for seconds in instants(folder, rng, COUNT):
-            right = expected(folder, seconds)
-            assert asked(server, folder.name, seconds) == right, (folder.name, seconds)
-            families |= {name for name, _ in right}
-    shown = {name.partition("_seconds")[0] for name in families}
-    assert {"mx_load", "mx_loads_in_progress", "mx_build_info"} <= shown
+    agrees(server, pods)
     # What only grows began at zero, so nothing that happened is missed.
     name = "mx_load_seconds_count"
     grown = server.query(
@@ -142,3 +153,76 @@ def test_instant_queries_of_blocks_are_those_of_a_replay(
         if key[0] == name
     ]
     assert float(grown[0]["value"][1]) == sum(loads) > 0
+
+
+class Interrupted(RemoteWriter):
+    """Ctrl-C after so many requests."""
+
+    left = 0
+
+    def flush(self) -> None:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        super().flush()
+
+
+@pytest.mark.long
+def test_remote_write_that_was_interrupted_and_run_again_doubles_nothing(
+    spawn: Spawner,
+    prometheus: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_fleet(tmp_path / "fleet", 4, start=START, seed=5)
+    pods = sorted((tmp_path / "fleet").iterdir())
+    server = Prometheus(
+        spawn,
+        prometheus,
+        tmp_path / "prometheus",
+        CONFIG + "storage: {tsdb: {out_of_order_time_window: 36500d}}\n",
+        "--storage.tsdb.retention.time=100y",
+        "--web.enable-remote-write-receiver",
+    )
+    wait_until(lambda: server.query("vector(1)"), 60)
+    monkeypatch.setattr(remote_write, "BATCH", 100)
+    url = f"http://{server.address}/api/v1/write"
+    command = ["backfill", *map(str, pods), "--label", "job=mx", "--remote-write", url]
+    with monkeypatch.context() as patched:
+        patched.setattr(remote_write, "RemoteWriter", Interrupted)
+        for left in (1, 30, 11):
+            patched.setattr(Interrupted, "left", left)
+            assert main(command) == 130
+    assert main(command) == 0
+    sent, *_ = capsys.readouterr().out.split()
+    agrees(server, pods)
+    held = server.query('{job="mx"}[30d]', time=str(START + 20 * 86_400))
+    assert sum(len(one["values"]) for one in held) == int(sent) > 1_000
+    for one in held:
+        times = [time for time, _ in one["values"]]
+        assert times == sorted(set(times))
+
+
+def test_one_push_by_remote_write(spawn: Spawner, prometheus: str, tmp_path: Path) -> None:
+    write_fleet(tmp_path / "fleet", 1, start=START)
+    (pod,) = (tmp_path / "fleet").iterdir()
+    receiver = "--web.enable-remote-write-receiver"
+    server = Prometheus(spawn, prometheus, tmp_path / "prometheus", CONFIG, receiver)
+    wait_until(lambda: server.query("vector(1)"), 60)
+    url = f"http://{server.address}/api/v1/write"
+    push = spawn.python(
+        *("-m", "mx_exporter", "push", pod, "--remote-write", url, "--job", "j"),
+        env={"POD_NAME": "p"},
+    )
+    assert push.result() == 0, push.error_output
+    assert f"pushed to {url}, as pod p" in push.error_output
+    found = {
+        (one["metric"]["__name__"], labels_of(one["metric"])): float(one["value"][1])
+        for one in server.query('{job="j",pod="p",__name__!~"mx_exporter_.+"}')
+    }
+    page = parse(replayed(spawn, pod).decode())
+    assert found == {
+        (name, tuple(pair for pair in labels if pair[1])): value
+        for (name, labels), value in page.items()
+    }

@@ -253,6 +253,15 @@ class History:
             yield begin, end, values
 
 
+def sample_values(values: tuple[float, ...], count: int) -> tuple[float, ...]:
+    """The values of so many samples of a series; of a histogram whose sum is negative, which
+    OpenMetrics has no place for, the buckets alone."""
+    if count == 1:
+        return values
+    *counts, total = values
+    return (*counts, counts[-1], total) if total >= 0 else tuple(counts)
+
+
 def _key(group: Group, event: Event) -> bytes:
     return b"%b%b%b%020d" % (
         _encode(group), event.timestamp.encode(), _encode(event.proc), event.seq

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 
-from ..exposition.samples import FamilySamples, Histogram, Labels, Point
-from ..exposition.text import number_text, page_end, series_texts
-from .history import SeriesHistory
+from ..exposition.text import boundary_texts, labels_text, number_text, page_end, series_texts
+from .history import SeriesHistory, sample_values
 
 #: Steps whose times are written in one go.
 _BLOCK = 4096
@@ -34,25 +32,16 @@ def pages(histories: Iterable[SeriesHistory], step: int) -> Iterator[bytes]:
 def sample_names(history: SeriesHistory) -> list[str]:
     """The samples of a series, each with its labels as a line has them: of a histogram the buckets,
     the count, and the sum."""
-    labels: Labels = tuple(value for _, value in history.labels)
-    one: Point | Histogram = Point(labels, 0.0)
-    if history.family.type == "histogram":
-        size = len(history.bounds) + 1
-        one = Histogram(labels, history.bounds, [0] * size, [None] * size, 0.0, None)
-    family: FamilySamples = replace(
-        history.family, label_names=tuple(name for name, _ in history.labels), series=[one]
-    )
-    (text,) = series_texts(family, openmetrics=True)[1]
-    return [line.rpartition(" ")[0] for line in text.decode().splitlines()]
-
-
-def sample_values(values: tuple[float, ...], count: int) -> tuple[float, ...]:
-    """The values of so many samples of a series; of a histogram whose sum is negative, which
-    OpenMetrics has no place for, the buckets alone."""
-    if count == 1:
-        return values
-    *counts, total = values
-    return (*counts, counts[-1], total) if total >= 0 else tuple(counts)
+    family = history.family
+    pairs = sorted(history.labels)
+    if family.type != "histogram":
+        return [family.name + labels_text(pairs)]
+    bucket, bounds = f"{family.name}_bucket", boundary_texts(history.bounds)
+    return [
+        *(bucket + labels_text(sorted([*pairs, ("le", bound)])) for bound in bounds),
+        f"{family.name}_count{labels_text(pairs)}",
+        f"{family.name}_sum{labels_text(pairs)}",
+    ]
 
 
 def _run(

@@ -9,11 +9,12 @@ import click
 
 from ..config import read_settings
 from ..errors import UsageError
+from ..log_setup import log_to_stderr
 from ..option_values import parse_label, parse_step, parse_time
-from .options import all_parsed, complete, parsed, settings_options
+from .options import all_parsed, complete, parsed, remote_write_options, settings_options
 from .output import Output
 from .reading import Progress, say_absent, say_problems
-from .stdio import put, say
+from .stdio import PROG, put, say
 
 #: Seconds before now whose blocks may collide with what a running server holds in memory.
 _HEAD_SECONDS = 3 * 3600
@@ -31,6 +32,7 @@ _POD = ("pod", "namespace", "node")
     shell_complete=complete("file"),
     help="Write OpenMetrics there; - is standard output.",
 )
+@remote_write_options
 @click.option(
     "--step",
     callback=parsed(parse_step),
@@ -57,29 +59,35 @@ _POD = ("pod", "namespace", "node")
 def backfill(
     logs: tuple[str, ...],
     output: str | None,
+    remote_write: str | None,
+    bearer_token_file: str | None,
     step: int,
     labels: list[tuple[str, str]],
     since: str | None,
     until: str | None,
     **flags: str | bool | None,
 ) -> int:
-    """Write what scrapes of LOGS would have seen, for Prometheus to take up afterwards.
+    """Write what scrapes of LOGS would have seen, for Prometheus to take up afterwards, or send it
+    there.
 
     There is a sample at each step from a series' first event to the end of its pod's log, and a
     zero before what only grows. LOGS are given as for replay, without snapshots. The file is there
     whole or not at all. Exits with 1 when something of LOGS is missing from it.
     """
-    if output is None:
-        raise UsageError("-o: name the file to be written, or - for standard output")
+    if (output is None) == (remote_write is None):
+        raise UsageError("-o and --remote-write: give one of them")
     settings = read_settings(flags, names=["catalog"])
     from ..backfill.history import History
     from ..backfill.openmetrics import pages
+    from ..backfill.remote import send
     from ..directory.generations import retry_overtaken
+    from ..push.remote_write import RemoteWriter, target
     from ..tables.read import catalog_of
     from .deriving import check_free
 
     catalog = catalog_of(settings.catalog)
     fixed = dict(labels)
+    to = None if remote_write is None else target(remote_write, bearer_token_file)
     check_free(catalog, "--label", [*_POD, *fixed])
     with Progress() as progress:
         history = retry_overtaken(
@@ -94,17 +102,23 @@ def backfill(
                 progress=progress.begin,
             )
         )
-    with Output(None if output == "-" else output) as file:
-        for part in pages(history, step):
-            file.write(part)
+    if to is not None:
+        log_to_stderr(f"{PROG} ")
+        writer = RemoteWriter(to)
+        send(history, step, writer)
+        put(f"{writer.sent} samples were sent to {to.shown}\n".encode())
+    else:
+        with Output(None if output == "-" else output) as file:
+            for part in pages(history, step):
+                file.write(part)
     say_problems(history.read)
     absent = say_absent(history.found, history.snapshots, history.read)
-    if output != "-":
+    if output is not None and output != "-":
         command = ["promtool", "tsdb", "create-blocks-from", "openmetrics"]
         put(f"{shlex.join([*command, '--max-block-duration=720h', output])} DATADIR\n".encode())
-    if history.last > time.time() - _HEAD_SECONDS:
-        say(
-            "some samples are of the last three hours: blocks of them collide with what a running "
-            "server holds; make those later, or leave the time out by --until 3h"
-        )
+        if history.last > time.time() - _HEAD_SECONDS:
+            say(
+                "some samples are of the last three hours: blocks of them collide with what a "
+                "running server holds; make those later, or leave the time out by --until 3h"
+            )
     return int(history.read.short or absent)

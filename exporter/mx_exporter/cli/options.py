@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from ..config import OPTIONS, read_settings
 from ..errors import UsageError
+from ..option_values import parse_address
 
 _Value = TypeVar("_Value")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -67,6 +68,22 @@ def all_parsed(parse: Callable[[str], _Value]) -> Callable[..., list[_Value]]:
         return [value for value in found if value is not None]
 
     return values_of
+
+
+def remote_write_options(command: _Command) -> _Command:
+    """Give a command the options that say where samples are sent to."""
+    command = click.option(
+        "--bearer-token-file",
+        metavar="FILE",
+        shell_complete=complete("file"),
+        help="File of the token for that address; a user and a password may be in the address.",
+    )(command)
+    return click.option(
+        "--remote-write",
+        callback=parsed(parse_address),
+        metavar="URL",
+        help="Send the samples there by remote write: http://HOST:9090/api/v1/write, say.",
+    )(command)
 
 
 def settings_options(*names: str) -> Callable[[_Command], _Command]:

@@ -99,6 +99,16 @@ def number_text(value: float) -> str:
     return text
 
 
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+def labels_text(labels: Iterable[tuple[str, str]]) -> str:
+    """Labels as a line has them, in the order that is given; a page has them by name. The library
+    has no way to write a line alone."""
+    pairs = [f'{name}="{value.translate(_ESCAPED)}"' for name, value in labels]
+    return f"{{{','.join(pairs)}}}" if pairs else ""
+
+
 @lru_cache(maxsize=64)
 def boundary_texts(bounds: tuple[float, ...]) -> tuple[str, ...]:
     """Upper boundaries as the label ``le`` has them, the last bucket's included."""

@@ -21,21 +21,25 @@ from ..exposition.samples import FamilySamples, derived_families
 from ..offline.fold_logs import fold_logs
 from ..offline.fold_sources import Outcome
 from ..push.pushgateway import push_families
+from ..push.remote_write import RemoteWriter, Target, send_families
 from ..tables.read import catalog_of
 
 logger = logging.getLogger(__name__)
 
 
-def run(settings: Settings, *, warnings: Iterable[str] = ()) -> int:
+def run(settings: Settings, *, remote: Target | None = None, warnings: Iterable[str] = ()) -> int:
     """Push once; return 0, or 1 when a file could not be read to its end, so that what was pushed
     is short of it.
 
+    :param remote: where to push by remote write, in place of the gateway.
     :param warnings: warnings about the settings, for the log.
     :raises UsageError: there is no gateway to push to.
     :raises MxError: nothing was pushed, and why.
     """
     for warning in warnings:
         logger.warning("%s", warning)
+    if remote is not None:
+        return int(push(settings, remote).read.short)
     if settings.pushgateway is None:
         raise UsageError(
             "there is no gateway to push to; set --pushgateway or MX_METRICS_PUSHGATEWAY"
@@ -48,14 +52,13 @@ def run(settings: Settings, *, warnings: Iterable[str] = ()) -> int:
     return int(push(settings).read.short)
 
 
-def push(settings: Settings) -> Outcome:
+def push(settings: Settings, remote: Target | None = None) -> Outcome:
     """Fold the directory and push the metrics derived from it, with a second try.
 
     Files that could not be read to their end are logged, and are in what is returned.
 
     :raises MxError: nothing was pushed; the message says why.
     """
-    assert settings.pushgateway is not None
     path = settings.directory.path
     if (objection := settings.directory.objection()) is not None:
         raise MxError(f"nothing was pushed: {path} {objection}")
@@ -71,7 +74,13 @@ def push(settings: Settings) -> Outcome:
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
     families = list(_families(catalog, outcome.state, settings))
-    gateway = push_families(families, settings.pushgateway, job=settings.job, pod=settings.pod)
+    if remote is not None:
+        writer = RemoteWriter(remote)
+        send_families(families, [("job", settings.job), ("pod", settings.pod)], writer)
+        gateway = remote.shown
+    else:
+        assert settings.pushgateway is not None
+        gateway = push_families(families, settings.pushgateway, job=settings.job, pod=settings.pod)
     logger.info("pushed to %s, as pod %s, from %s", gateway, settings.pod, path)
     return outcome
 

@@ -159,7 +159,7 @@ def test_the_last_three_hours_are_warned_of(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "-o: name the file to be written, or - for standard output"),
+        ([], "-o and --remote-write: give one of them"),
         (["-o", "x", "--step", "0s"], "--step: bad value '0s': expected whole seconds, such as"),
         (["-o", "x", "--step", "1.5"], "--step: bad value '1.5': expected whole seconds"),
         (["-o", "x", "--label", "le=1"], "--label: bad value 'le=1': expected NAME=VALUE"),

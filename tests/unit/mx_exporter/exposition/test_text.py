@@ -6,6 +6,7 @@ import json
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
@@ -13,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families as classic_f
 
 from mx_exporter.core.builtin import FAMILIES
 from mx_exporter.exposition.fold_metrics import state_families
-from mx_exporter.exposition.samples import seconds
-from mx_exporter.exposition.text import render
+from mx_exporter.exposition.samples import FamilySamples, Point, seconds
+from mx_exporter.exposition.text import labels_text, render, series_texts
 from tests.support import Lines
 from tests.support.folding import classic_page, derived_page, fold, page_of, whole_page
 from tests.support.pages import check_metrics
@@ -139,3 +140,13 @@ def test_a_json_line_with_an_escaped_surrogate_is_a_bad_line_and_breaks_no_page(
     whole = fold([line])
     assert whole.state.rejected == {"not_json": 1}
     whole_page(whole.state).decode()
+
+
+@given(st.dictionaries(st.sampled_from(["a", "le", "z", "Z"]), st.text(max_size=8)))
+def test_labels_of_a_line_are_those_that_the_library_writes(labels):
+    labels = {name: value.replace("\0", "") for name, value in labels.items()}
+    names, values = tuple(labels), tuple(labels.values())
+    family = FamilySamples("x", "gauge", "h", names, [Point(values, 1)])
+    for openmetrics in (False, True):
+        _, (line,) = series_texts(family, openmetrics=openmetrics)
+        assert line.decode() == f"x{labels_text(sorted(labels.items()))} 1.0\n"
