@@ -22,7 +22,10 @@ SNAPSHOT_NAME = "mx-metrics.snapshot"
 #: A snapshot that could not be used, moved out of the way and kept.
 BAD_SNAPSHOT_NAME = "mx-metrics.snapshot.bad"
 
-_BAD_SNAPSHOT = re.compile(re.escape(BAD_SNAPSHOT_NAME) + r"(\.[1-9][0-9]{0,17})?", re.ASCII)
+#: What snapshots are called that are being made, or are bad.
+_OTHER_SNAPSHOT = re.compile(
+    r"(\.mx-metrics\.snapshot|\.?mx-metrics\.snapshot\.bad)(\.[1-9][0-9]{0,17})?", re.ASCII
+)
 
 _SEGMENT = re.compile(r"events-([0-9a-f]{12})-(0|[1-9][0-9]{0,17})\.jsonl", re.ASCII)
 
@@ -48,18 +51,18 @@ def parse_segment_name(name: str) -> SegmentName | None:
     return SegmentName(match[1], int(match[2])) if match else None
 
 
-def bad_snapshot_names() -> Iterator[str]:
-    """Names for a bad snapshot, the first one first: each is for where those before it are taken
-    by what cannot be replaced."""
-    yield BAD_SNAPSHOT_NAME
+def numbered(name: str) -> Iterator[str]:
+    """A name, and further ones, each for where those before it are taken by what cannot be
+    replaced."""
+    yield name
     for n in itertools.count(1):
-        yield f"{BAD_SNAPSHOT_NAME}.{n}"
+        yield f"{name}.{n}"
 
 
 def is_ours(name: str) -> bool:
     """Whether a file name in the directory is one of ours: segments, finished or in the
     making, the lock, the snapshot, its temporary file, a bad one. All else is left alone."""
     bare = name[1:] if name.startswith(".") else name
-    if _SEGMENT.fullmatch(bare) or _BAD_SNAPSHOT.fullmatch(bare):
+    if _SEGMENT.fullmatch(bare) or _OTHER_SNAPSHOT.fullmatch(name):
         return True
     return bare == SNAPSHOT_NAME or name == LOCK_NAME

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, bad_snapshot_names
+from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, numbered
 from mx_log.locks import open_regular
 
 from ..core.catalog import Catalog
@@ -88,7 +88,7 @@ def move_bad(dir_fd: int) -> str:
 
     One that was moved before is replaced, unless the file system refuses that. Raises ``OSError``.
     """
-    for name in bad_snapshot_names():
+    for name in numbered(BAD_SNAPSHOT_NAME):
         try:
             os.rename(SNAPSHOT_NAME, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
         except OSError:

@@ -19,7 +19,7 @@ from mx_exporter.directory import snapshot
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
 from mx_exporter.errors import MxError
-from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, bad_snapshot_names, is_ours
+from mx_log.files import BAD_SNAPSHOT_NAME, SNAPSHOT_NAME, is_ours, numbered
 from tests.support import Lines, load_logs
 from tests.support.commands import Checked, Run
 from tests.support.compacting import NOBODY
@@ -235,6 +235,27 @@ def test_a_good_one_that_is_put_in_its_place_is_never_moved_away(tmp_path: Path)
     assert whole_page(live.fold.state) == whole_page(follow(tmp_path).fold.state) == expected
 
 
+@pytest.mark.parametrize("taken", [Path.mkdir, lambda path: _full_directory(path)])
+def test_one_is_made_under_another_name_where_its_own_cannot_be_had(
+    taken: Callable[[Path], object], tmp_path: Path
+) -> None:
+    load_logs.ranks(tmp_path, processes=1, segments=1)
+    taken(tmp_path / f".{SNAPSHOT_NAME}")
+    left = tmp_path / f".{SNAPSHOT_NAME}.1"
+    left.write_bytes(b"of a crash")
+    compactor = Compactor(1, 10**9, min_age=0)
+    live = follow(tmp_path)
+    assert left.name in live.temporary
+    compactor.compact(live)
+    assert (compactor.trouble, compactor.compactions) == ("", 1)
+    assert sorted(os.listdir(tmp_path)) == [f".{SNAPSHOT_NAME}", SNAPSHOT_NAME]
+
+
+@pytest.mark.parametrize("name", [f"{SNAPSHOT_NAME}.1", f"{SNAPSHOT_NAME}.bad.01", "a.bad.1"])
+def test_what_has_a_number_of_somebody_elses_is_not_ours(name: str) -> None:
+    assert not is_ours(name)
+
+
 def _full_directory(path: Path) -> None:
     path.mkdir()
     (path / "something").touch()
@@ -247,7 +268,7 @@ def test_a_bad_one_has_another_name_where_its_own_cannot_be_replaced(
 ) -> None:
     load_logs.ranks(tmp_path, processes=1, segments=1)
     bad(tmp_path / SNAPSHOT_NAME)
-    moved = bad_snapshot_names()
+    moved = numbered(BAD_SNAPSHOT_NAME)
     names = [next(moved) for _ in range(3)]
     for name in names[:2]:
         taken(tmp_path / name)
