@@ -108,7 +108,7 @@ def backfill(
         send(history, step, writer)
         put(f"{writer.sent} samples were sent to {to.shown}\n".encode())
     else:
-        with Output(None if output == "-" else output) as file:
+        with Output(output) as file:
             for part in pages(history, step):
                 file.write(part)
     say_problems(history.read)

@@ -10,7 +10,7 @@ import click
 from ..errors import MxError
 from ..option_values import parse_at_least_one, timestamp_of_now
 from .filters import filters
-from .options import complete, parsed
+from .options import complete, jobs_option, parsed
 from .output import Output
 from .reading import Progress, say_absent, say_problems, style
 from .stdio import put, say
@@ -63,12 +63,7 @@ FAILED = 4
 )
 @click.option("--seed", type=int, default=0, metavar="N", help="Draws the intervals. [default: 0]")
 @filters
-@click.option(
-    "--jobs",
-    callback=parsed(parse_at_least_one),
-    metavar="N",
-    help="Processes to use. [default: one a core]",
-)
+@jobs_option
 def diff(
     before: str,
     after: str,

@@ -12,9 +12,9 @@ import click
 from mx_log.words import counted
 
 from ..errors import MxError, UsageError
-from ..option_values import parse_at_least_one, timestamp_of_now
+from ..option_values import timestamp_of_now
 from .filters import filters
-from .options import complete, parsed
+from .options import complete, jobs_option
 from .reading import Progress, say_absent, say_problems, style
 from .stdio import PROG, put, say
 
@@ -31,12 +31,7 @@ _NAMED = 5
 @click.argument("logs", nargs=-1, shell_complete=complete("file"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @filters
-@click.option(
-    "--jobs",
-    callback=parsed(parse_at_least_one),
-    metavar="N",
-    help="Processes to use. [default: one a core]",
-)
+@jobs_option
 def explain(
     what: str, logs: tuple[str, ...], as_json: bool, selection: Selection, jobs: int | None
 ) -> int:

@@ -12,7 +12,7 @@ import click
 
 from ..option_values import parse_at_least_one, timestamp_of_now
 from .filters import filters
-from .options import complete, parsed
+from .options import complete, jobs_option, parsed
 from .reading import Progress, say_absent, say_problems, style
 from .stdio import PROG, put, say
 
@@ -47,12 +47,7 @@ _ROWS = 20
 @click.option("--failed", is_flag=True, help="Only loads that ended in error or never ended.")
 @click.option("--running", is_flag=True, help="Only loads that run.")
 @filters
-@click.option(
-    "--jobs",
-    callback=parsed(parse_at_least_one),
-    metavar="N",
-    help="Processes to use. [default: one a core]",
-)
+@jobs_option
 def loads(
     logs: tuple[str, ...],
     output: str | None,

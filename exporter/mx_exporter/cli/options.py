@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from ..config import OPTIONS, read_settings
 from ..errors import UsageError
-from ..option_values import parse_address
+from ..option_values import parse_address, parse_at_least_one
 
 _Value = TypeVar("_Value")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -110,3 +110,12 @@ def settings_options(*names: str) -> Callable[[_Command], _Command]:
         return command
 
     return decorate
+
+
+#: How many processes a command that reads logs uses.
+jobs_option = click.option(
+    "--jobs",
+    callback=parsed(parse_at_least_one),
+    metavar="N",
+    help="Processes to use. [default: one a core]",
+)

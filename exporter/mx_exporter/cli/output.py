@@ -18,11 +18,11 @@ from .stdio import put
 class Output:
     """Takes a result; as a context manager, which puts a file in place when all went well.
 
-    :param path: the file; None: standard output.
+    :param path: the file; None or ``-``: standard output.
     """
 
     def __init__(self, path: str | None) -> None:
-        self._path = path
+        self._path = None if path == "-" else path
         self._temporary = ""
         self._file: BinaryIO | None = None
 

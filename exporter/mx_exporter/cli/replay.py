@@ -12,7 +12,7 @@ from mx_log.words import counted
 from ..config import SOURCE_ID_WARNING, read_settings
 from ..option_values import parse_at_least_one, parse_buckets, parse_names, parse_time
 from .deriving import check_labels, window_of, with_buckets
-from .options import all_parsed, complete, parsed, settings_options
+from .options import all_parsed, complete, jobs_option, parsed, settings_options
 from .reading import Progress, say_absent, say_problems
 from .stdio import put, say
 
@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 @click.argument("logs", nargs=-1, shell_complete=complete("file"))
 @click.option("--openmetrics", "output", flag_value="openmetrics", help="Print OpenMetrics.")
 @click.option("--json", "output", flag_value="json", help="Print one JSON object a series.")
-@click.option(
-    "--jobs",
-    callback=parsed(parse_at_least_one),
-    metavar="N",
-    help="Processes to use. [default: one a core]",
-)
+@jobs_option
 @settings_options("source_id_label", "catalog")
 @click.option(
     "--max-series",

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..option_values import parse_at_least_one
 from .filters import filters
-from .options import complete, parsed
+from .options import complete, jobs_option
 from .output import Output
 from .reading import Progress
 from .stdio import PROG, say
@@ -29,12 +28,7 @@ if TYPE_CHECKING:
     help="Where to write it; - is standard output.",
 )
 @filters
-@click.option(
-    "--jobs",
-    callback=parsed(parse_at_least_one),
-    metavar="N",
-    help="Processes to use. [default: one a core]",
-)
+@jobs_option
 def report(logs: tuple[str, ...], output: str, selection: Selection, jobs: int | None) -> int:
     """Write one HTML file about the loads in LOGS: what stands out, and where the time went.
 
@@ -59,7 +53,7 @@ def report(logs: tuple[str, ...], output: str, selection: Selection, jobs: int |
                 progress=progress.begin,
             )
         )
-    with Output(None if output == "-" else output) as target:
+    with Output(output) as target:
         for piece in pieces(found.sums, found.sources, found.compared):
             target.write(piece.encode("utf-8", "replace"))
     for problem in found.sources.problems[:10]:

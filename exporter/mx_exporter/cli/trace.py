@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..option_values import parse_at_least_one, timestamp_of_now
+from ..option_values import timestamp_of_now
 from .filters import filters
-from .options import complete, parsed
+from .options import complete, jobs_option
 from .output import Output
 from .reading import Progress, say_absent, say_problems
 from .stdio import say
@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     help="Write to FILE. [default: standard output]",
 )
 @filters
-@click.option(
-    "--jobs",
-    callback=parsed(parse_at_least_one),
-    metavar="N",
-    help="Processes to use. [default: one a core]",
-)
+@jobs_option
 def trace(logs: tuple[str, ...], output: str | None, selection: Selection, jobs: int | None) -> int:
     """Write the loads in LOGS as a trace, to be opened in ui.perfetto.dev or chrome://tracing.
 
