@@ -163,7 +163,11 @@ class Compactor:
             # What it stands for would be lost, though it may be read in a moment.
             raise Unread(f"{SNAPSHOT_NAME} {follower.snapshot_trouble}")
         catalog = follower.fold.catalog
-        found = snapshot.read(catalog, dir_fd)
+        try:
+            found = snapshot.read(catalog, dir_fd)
+        except BadSnapshot as error:  # damaged since it was taken up, as a disk does it
+            follower.mark_snapshot_bad(error)
+            raise
         base = found[0] if found else Snapshot(State(catalog))
         fold = follower.fold.fresh(base.state)
         covered, written = dict(base.segments), dict(base.written)

@@ -19,6 +19,7 @@ from mx_log.files import SegmentName
 from mx_log.locks import open_directory
 
 from ..core.fold import Fold
+from ..core.snapshot_seal import BadSnapshot
 from .generations import StartOver
 from .reading import Look, SegmentReader
 from .scan import Scan
@@ -187,6 +188,10 @@ class Follower:
     def mark_swept(self) -> None:
         """What a crash left was removed, as far as it could be."""
         self.leftover, self.temporary = [], []
+
+    def mark_snapshot_bad(self, error: BadSnapshot) -> None:
+        """The snapshot was read once more, and cannot be used."""
+        self._snapshot.mark_bad(error)
 
     def mark_snapshot_moved(self) -> None:
         """The snapshot that cannot be used was moved out of the way."""

@@ -165,6 +165,14 @@ class KnownSnapshot:
         """The snapshot has these positions of shipping."""
         self.shipped = positions
 
+    def mark_bad(self, error: BadSnapshot) -> None:
+        """The snapshot that was read last cannot be used, or not any more."""
+        self._set_trouble(
+            f"{error}: put a good one in its place, or move it away; the next compaction moves it "
+            f"to {BAD_SNAPSHOT_NAME}",
+            is_bad=True,
+        )
+
     def mark_moved(self) -> None:
         """The snapshot that cannot be used was moved out of the way."""
         self._set_trouble("")
@@ -188,11 +196,7 @@ class KnownSnapshot:
             read_now = read(catalog, dir_fd)
         except BadSnapshot as error:
             self._identity = found
-            self._set_trouble(
-                f"{error}: put a good one in its place, or move it away; the next compaction "
-                f"moves it to {BAD_SNAPSHOT_NAME}",
-                is_bad=True,
-            )
+            self.mark_bad(error)
             return None
         except OSError as error:
             self._identity = found

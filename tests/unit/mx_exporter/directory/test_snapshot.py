@@ -235,6 +235,28 @@ def test_a_good_one_that_is_put_in_its_place_is_never_moved_away(tmp_path: Path)
     assert whole_page(live.fold.state) == whole_page(follow(tmp_path).fold.state) == expected
 
 
+def test_one_that_is_damaged_after_it_was_read_is_moved_away_too(tmp_path: Path) -> None:
+    """As by a disk: its time and its size stay."""
+    first, *rest = load_logs.ranks(tmp_path, processes=2, segments=1)
+    expected = whole_page(fold(load_logs.lines_of(rest)).state)
+    put(tmp_path, fold(load_logs.lines_of([first])).state, {"0" * 12: 0})
+    first.unlink()
+    live = follow(tmp_path)
+    path = tmp_path / SNAPSHOT_NAME
+    status = path.stat()
+    another_byte(rb"\d\d:\d\d:\d\d\.\d\d\d", b"c")(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    compactor = Compactor(1, 10**9, min_age=0, clock=itertools.count(10**9, 100).__next__)
+    compactor.compact(live)
+    assert "is damaged" in live.snapshot_trouble
+    assert (compactor.compactions, path.exists()) == (0, True)
+    live.drain()
+    compactor.compact(live)
+    assert (compactor.trouble, compactor.compactions, live.snapshot_trouble) == ("", 1, "")
+    assert (tmp_path / BAD_SNAPSHOT_NAME).is_file()
+    assert whole_page(follow(tmp_path).fold.state) == expected
+
+
 @pytest.mark.parametrize("taken", [Path.mkdir, lambda path: _full_directory(path)])
 def test_one_is_made_under_another_name_where_its_own_cannot_be_had(
     taken: Callable[[Path], object], tmp_path: Path
