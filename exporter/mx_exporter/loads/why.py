@@ -127,6 +127,8 @@ def _how(tried: list[Attempt]) -> str:
     texts = [f"{attempt.error or ''} {' '.join(attempt.failures)}".lower() for attempt in tried]
     if all("timed out" in text or "timeout" in text for text in texts):
         return "timed out"
+    if not any(attempt.result or attempt.error_type for attempt in tried):
+        return "given up"
     return "failed"
 
 

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+import mx_exporter
+from mx_exporter.loads.why import why
 from tests import support
 from tests.support import parity
 from tests.support.emitting import Log
+from tests.support.simulated_loads import in_order
 
 #: One worker runs them all, and begins with them.
 pytestmark = pytest.mark.long
@@ -126,6 +129,67 @@ def test_the_log_holds_the_clients_reasons(ours: support.Process) -> None:
     assert any("No RDMA source available" in message for message in engines)
     assert any("Trying strategy: default" in message for message in engines)
     assert "secret" not in str(messages)
+
+
+_SECONDS = r"\d+\.\d s"
+_ALONE = f"{_SECONDS} without a peer"
+_OUTSIDE = f"{_SECONDS} outside of all phases"
+_MISSED = "the metadata of a source could not be had"
+_CLOCK = "the clock was set meanwhile"
+#: What is told of the loads of a flow: sentences, in order. The flows have a clock of their own for
+#: durations, which passes with each look at it.
+STORIES = {
+    "success": [[rf"w0 {_SECONDS}", _ALONE, _CLOCK]],
+    "retry_then_success": [
+        [rf"w\d failed \({_SECONDS}\)", rf"then w\d {_SECONDS}", _ALONE, _CLOCK]
+    ],
+    "fallback": [[rf"w\d, w\d, w\d failed \({_SECONDS}\)", _ALONE, _CLOCK]],
+    "metadata_that_raises": [[_MISSED, _ALONE, _OUTSIDE, _CLOCK]],
+    "metadata_that_is_none": [[_MISSED, _ALONE, _OUTSIDE, _CLOCK]],
+    "accelerator_mismatch": [
+        [rf"w2 {_SECONDS}", _ALONE, _CLOCK],
+        [rf"a source given up \({_SECONDS}\)", _ALONE, _OUTSIDE, _CLOCK],
+    ],
+    "empty_list": [
+        ["no source was listed", _ALONE, _OUTSIDE, _CLOCK],
+        ["no source fits", _ALONE, _OUTSIDE, _CLOCK],
+    ],
+    "list_error": [[r"the sources could not be listed \(error\)", _ALONE, _OUTSIDE, _CLOCK]],
+    "keyboard_interrupt": [
+        [rf"KeyboardInterrupt after {_SECONDS} in finalize from w0", _ALONE, _CLOCK],
+        [rf"KeyboardInterrupt after {_SECONDS} in metadata", _ALONE, _OUTSIDE, _CLOCK],
+    ],
+    "transfer_that_times_out": [[rf"w\d, w\d timed out \({_SECONDS}\)", _ALONE, _CLOCK]],
+    "transfer_that_fails": [[rf"w0 failed \({_SECONDS}\)", _ALONE, _CLOCK]],
+}
+
+
+@pytest.mark.parametrize("flow", STORIES)
+def test_a_load_tells_its_story(flow: str, ours: support.Process) -> None:
+    loads = in_order(mx_exporter.timeline(str(directory(ours, flow)), jobs=1))
+    for load, sentences in zip(loads, STORIES[flow], strict=True):
+        told = why(load).split("; ")
+        assert len(told) == len(sentences), told
+        for one, expected in zip(told, sentences, strict=True):
+            assert re.fullmatch(expected, one), told
+
+
+def test_what_the_client_did_is_read_back(ours: support.Process) -> None:
+    """A peer that went away, and the one that gave the weights."""
+    (load,) = mx_exporter.timeline(str(directory(ours, "retry_then_success")), jobs=1)
+    first, second = load.attempts
+    phases = ["metadata", "prepare", "register", "handshake", "receive", "finalize", "release"]
+    assert [load.outcome, first.result, second.result] == [
+        "success", "transfer_retry", "success",
+    ]  # fmt: skip
+    assert first.peer != second.peer
+    assert sorted(span.name for span in first.phases) == sorted(phases)
+    assert sorted(span.name for span in second.phases) == sorted(phases)
+    assert (first.error_type, first.error) == ("RuntimeError", "https://peer/ went away")
+    (looked,) = load.selections
+    assert (looked.result, looked.counts["listed"]) == ("ok", 3.0)
+    assert {first.peer, second.peer} < {"w0", "w1", "w2"}
+    assert ["Trying next candidate" in (record.message or "") for record in load.records] == [True]
 
 
 @pytest.mark.parametrize(
