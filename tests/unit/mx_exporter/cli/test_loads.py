@@ -226,7 +226,12 @@ def test_texts_from_a_log_cannot_write_on_the_terminal(
         assert (code, err) == (0, "")
         assert all(line.isprintable() for line in out.decode().split("\n"))
     _, out, _ = mx_metrics("loads", "--json", tmp_path)
-    assert {json.loads(line)["pod"] for line in out.splitlines()} == {text}
+    found = [json.loads(line) for line in out.splitlines()]
+    assert {load["pod"] for load in found} == {text}
+    for load in found:
+        code, out, err = mx_metrics("explain", load["load_id"], tmp_path)
+        assert (code, err) == (0, "")
+        assert all(line.isprintable() for line in out.decode().split("\n"))
     _, out, _ = mx_metrics("loads", "--csv", tmp_path)
     assert len(out.splitlines()) == 4
     assert len(list(csv.DictReader(io.StringIO(out.decode())))) == 3
