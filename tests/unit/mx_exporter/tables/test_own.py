@@ -18,10 +18,10 @@ from mx_exporter.exposition.text import render
 from mx_exporter.offline.fold_logs import fold_logs
 from mx_exporter.tables.read import catalog_of, extended, read_families
 from mx_log.files import SNAPSHOT_NAME
-from tests.support import ROOT, Lines
+from tests.support import ROOT, Lines, Spawner, serving
 from tests.support.commands import Checked, Run
 from tests.support.load_logs import segment
-from tests.support.pages import check_metrics
+from tests.support.pages import check_metrics, replayed
 
 EXAMPLES = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "own-tables.md").read_text(), re.S)
 
@@ -142,12 +142,17 @@ def test_the_page_of_own_families_live_and_replayed(
 
 def test_the_books_close_though_several_families_refuse(tmp_path: Path, checked: Checked) -> None:
     log = Lines()
-    path = segment(log, tmp_path, 0, steps(log))
+    lines = [
+        *steps(log),
+        log("stepped", seconds="long", kind="a", queue=1),
+        log("stepped", seconds=1, kind="a", queue="long"),
+    ]
+    path = segment(log, tmp_path, 0, lines)
     catalog = catalog_of(table(tmp_path))
     state = fold_logs(catalog, (str(path),)).outcome.state
     (book,) = state.books.values()
-    assert (book.end, book.refused, book.skipped, book.folded) == (7, 2, 0, 5)
-    assert state.refused == {"not_a_number": 1, "unknown_to": 1}
+    assert (book.end, book.refused, book.skipped, book.folded) == (9, 4, 0, 5)
+    assert state.refused == {"not_a_number": 3, "unknown_to": 1}
     code, report = checked(path, catalog=catalog)
     assert code == 3
     text = "\n".join(report)
@@ -218,3 +223,33 @@ def test_calls_of_a_newer_client_by_position_and_by_name(tmp_path: Path) -> None
         ("other", "0.0"),
         ("record_attempt_s", "1.0"),
     ]
+
+
+def test_an_exporter_and_the_commands_take_the_file(tmp_path: Path, spawn: Spawner) -> None:
+    log = Lines()
+    (tmp_path / "log").mkdir()
+    segment(log, tmp_path / "log", 0, steps(log))
+    path = table(tmp_path)
+    exporter = serving.start(spawn, tmp_path / "log", env={"MX_METRICS_CATALOG": path})
+    page = exporter.get().body
+    assert own(page).startswith(PAGE)
+    assert replayed(spawn, tmp_path / "log", "--catalog", path) == own_end(page)
+    url = f"http://{exporter.address}"
+    check = spawn.python(
+        *("-m", "mx_exporter", "check", tmp_path / "log", "--catalog", path, "--url", url)
+    )
+    assert check.result() == 3  # two observations are refused
+    assert f"{url}/metrics agrees with the log" in check.output
+    printed = spawn.python("-m", "mx_exporter", "catalog", "--catalog", path)
+    assert printed.result() == 0
+    assert '\nname = "engine_sent_total"\n' in printed.output
+    filled = spawn.python(
+        *("-m", "mx_exporter", "backfill", tmp_path / "log", "--catalog", path, "-o", "-")
+    )
+    assert filled.result() == 0, filled.error_output
+    assert re.search(r"(?m)^engine_queue 7\.0 \d+$", filled.output)
+
+
+def own_end(page: bytes) -> bytes:
+    """The page without what the exporter says of itself."""
+    return page[: page.index(b"# HELP mx_exporter_")]
