@@ -165,7 +165,8 @@ class Story:
         return True
 
     def _attempt_phase_finished(self, event: Any, at: float) -> bool:
-        running = [each for each in self._running() if event.phase in each.spans]
+        phase = event.phase
+        running = [each for each in self._attempts if not each.ended and phase in each.spans]
         if len(running) == 1:
             attempt = running[0]
         else:
@@ -461,7 +462,8 @@ class _Attempt:
         self.overlaps = False
 
     def touched(self, at: float) -> None:
-        self.latest = max(self.latest, at)
+        if at > self.latest:
+            self.latest = at
 
     def attempt(self, *, over: bool) -> Attempt:
         """What is known of it. ``over``: the load is, so it is as well."""

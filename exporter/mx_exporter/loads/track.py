@@ -20,7 +20,7 @@ from .story import Story, number, observed
 
 #: Events of a load that no story needs to be whole: of these, so many are kept, the first ones;
 #: the others are counted by name.
-_LOOSE = frozenset({"log_recorded", "recorder_called"})
+_LOOSE = frozenset({"log_recorded", "recorder_called", "Unknown"})
 _MAX_LOOSE = 200
 _MAX_NAMES = 100
 
@@ -225,7 +225,7 @@ class OpenLoad:
         self.counted: dict[str, int] = {}
 
     def take(self, event: Any, name: str) -> None:
-        if name in _LOOSE or name == "Unknown":
+        if name in _LOOSE:
             insort(self.loose, event, key=_seq)
             if len(self.loose) > _MAX_LOOSE:
                 self._count(name_of(self.loose.pop()))
