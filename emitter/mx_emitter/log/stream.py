@@ -343,7 +343,6 @@ class Stream:
 
         self._size += written
         if written != size:
-            self._unclean = seq
             free.append(seq)
             return "no_space"
         if self._unclean == seq:  # else a call in the middle of this one left a torn line

@@ -1057,6 +1057,23 @@ def test_a_signal_handler_that_raises_as_a_segment_gets_its_name_costs_no_number
     assert sorted(os.listdir(log.directory)) == sorted(path.name for path in log.segments())
 
 
+def test_a_write_that_is_refused_at_the_recursion_limit_costs_no_number(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_fd: int, _data: bytes) -> int:
+        raise RecursionError
+
+    metrics.record_attempt("random", "first")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", refused)
+        for _ in range(2):
+            metrics.record_attempt("random", "lost")
+    metrics.record_attempt("random", "last")
+    assert results(log) == ["first", "last"]
+    assert log.dropped() == {"unencodable": 2}
+    log.check_books()
+
+
 def test_another_failure_of_a_write_is_counted_and_a_new_segment_tried(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

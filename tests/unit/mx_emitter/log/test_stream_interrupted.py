@@ -1,8 +1,8 @@
 """What a signal handler does in the middle of an event, at each moment at which one may come.
 
 The interpreter runs handlers when a function begins and when a call has returned. A profile
-function is called at these moments, too, and raises the signal: each scenario is run once for each
-of its moments.
+function is called at these moments, too, so it stands for the handler: each scenario is run once
+for each of its moments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,7 +29,7 @@ PLACES = {module.__file__ for module in (directory, encode, segment, stream)}
 
 
 class Handler:
-    """Has a signal come at one moment of what runs within ``with``; its handler calls ``act``."""
+    """Calls ``act`` at one moment of what runs within ``with``."""
 
     def __init__(self, moment: int, act: Callable[[], object]) -> None:
         self._left = moment
@@ -38,25 +37,24 @@ class Handler:
         self.came = False
 
     def __enter__(self) -> Handler:
-        self._others = signal.signal(signal.SIGUSR1, self._handle)
         sys.setprofile(self._profile)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        signal.signal(signal.SIGUSR1, self._others)
 
     def _profile(self, frame: FrameType, event: str, called: object) -> None:
-        if frame.f_code.co_filename not in PLACES or event not in ("call", "c_return"):
+        if self.came or frame.f_code.co_filename not in PLACES or event not in ("call", "c_return"):
             return
         if called is os.scandir:  # what it returns would be lost, and warn
             return
         self._left -= 1
-        if self._left == -1:
-            signal.raise_signal(signal.SIGUSR1)
+        if self._left < 0:
+            self.came = True
+            sys.call_tracing(self._handle, ())
 
-    def _handle(self, *_: object) -> None:
-        self.came = True
+    def _handle(self) -> None:
+        sys.settrace(sys.gettrace())  # else `make mutants` would not see which lines run here
         self._act()
 
 
