@@ -305,7 +305,7 @@ class Stream:
             if segment is None or not (ours or segment.is_ours()):
                 # Somebody closed our descriptor: there are libraries that close all of them. It
                 # may be a file or a socket of the engine's by now.
-                self._let_go(close=False)
+                self._let_go(segment, close=False)
                 continue
             # A call in the middle of another's write cannot know whether that one is torn: it
             # starts with a newline, as the next write after a torn one does. Readers skip an empty
@@ -341,7 +341,8 @@ class Stream:
                     self._logged = own
                 raise
 
-        self._size += written
+        if segment is self._segment:  # else a call in the middle of this one went on to another
+            self._size += written
         if written != size:
             free.append(seq)
             return "no_space"
@@ -378,20 +379,22 @@ class Stream:
         # between.
         self._line = _LINE % (stamp, proc, self._constant)
         self._second = second * _SECOND
-        if self._segment is not None and not self._opening:
-            state = self._segment.state()
+        segment = self._segment
+        if segment is not None:
+            state = segment.state()
             if state != "ok":
-                self._let_go(close=state == "removed")
+                self._let_go(segment, close=state == "removed")
             elif self._overdue:
                 self._limit = -1
         return nanos
 
-    def _let_go(self, close: bool) -> None:
-        """Forget a segment that nobody can read any more."""
-        segment, self._segment = self._segment, None
+    def _let_go(self, segment: Segment | None, close: bool) -> None:
+        """Forget a segment that nobody can read any more, unless a signal handler's event did."""
+        if segment is not self._segment:
+            return
+        self._segment = None
         self._fd = self._limit = -1
         self._full = self._overdue = False
-        self._unclean = None
         if close and segment is not None:
             segment.close()
 
@@ -457,7 +460,7 @@ class Stream:
                 crowded = size >= most + most // LAST_WORDS_PER_LIMIT
                 if self._full or (self._segment is None and crowded):
                     return
-            if full or not self._full:
+            if not self._full:
                 segment = self._new_segment(folder)
                 # The new one is held before the old one is let go: a living process holds a lock
                 # on its newest segment at every moment, and that is how others know it lives.
@@ -520,9 +523,14 @@ class Stream:
     def _settle(self) -> None:
         """Log what signal handlers left and what was dropped, as far as there is room; complain."""
         warn_once.need_room(2 * warn_once.FRAMES)  # it may open a segment
-        if self._locked(self._write_unsettled):
-            while self._complaints:
-                warn_once.say(*self._complaints.pop())
+        if not self._locked(self._write_unsettled):
+            return
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            # A signal handler's event in the middle of another, which says it when it is done.
+            self._unsettled = self._unsettled or bool(self._complaints)
+            return
+        while self._complaints:
+            warn_once.say(*self._complaints.pop())
 
     def _write_unsettled(self) -> bool:
         """False where it has to wait: in the middle of an opening."""

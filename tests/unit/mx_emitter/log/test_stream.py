@@ -589,6 +589,9 @@ class Held:
             raise RuntimeError("cannot release un-acquired lock")
         self.had = False
 
+    def _is_owned(self) -> bool:
+        return self.had
+
 
 @pytest.mark.parametrize("times", [0, 1, 3])
 @pytest.mark.parametrize("what", ["an event", "an opening", "a drop"])

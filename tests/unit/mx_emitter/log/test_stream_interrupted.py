@@ -13,8 +13,9 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -91,18 +92,30 @@ def two_numbers_are_free() -> None:
     sink.stream._next_seq += 2
 
 
-def failed(room: int) -> None:
-    """An event that is dropped, since so many bytes have room."""
+def a_lost_descriptor() -> None:
+    long_event("before")
+    assert sink.stream is not None
+    os.close(sink.stream._fd)
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """So many bytes of each write have room."""
     write = os.write
 
     def limited(fd: int, data: bytes) -> int:
-        if not room:
+        if not size:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(fd, data[:room])
+        return write(fd, data[:size])
 
-    long_event("before")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "write", limited)
+        yield
+
+
+def failed(room: int) -> None:
+    long_event("before")
+    with room_for(room):
         metrics.record_attempt("lost", "x")
 
 
@@ -111,10 +124,15 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     "a further event": a_further_event,
     "a rotation": a_rotation,
     "another second": another_second,
+    "a lost descriptor": a_lost_descriptor,
     "two numbers free": two_numbers_are_free,
     "after a drop": lambda: failed(0),
     "after a torn line": lambda: failed(30),
 }
+
+
+#: Those in which a segment is open at each moment.
+OPEN = [name for name in SCENARIOS if name not in ("the first event", "a lost descriptor")]
 
 
 def moments(
@@ -161,7 +179,7 @@ def attempts(log: Log) -> list[str]:
     return [event["policy"] for event in log.events("source_attempted")]
 
 
-def check(log: Log, scenario: str, moment: int) -> None:
+def check(log: Log, scenario: str, moment: int, torn: int = 0) -> None:
     """Each number is used once, what was dropped is reported once, segments are in order and each
     has a header, nothing else is there, and the lock is free."""
     read = whole(log)
@@ -169,7 +187,8 @@ def check(log: Log, scenario: str, moment: int) -> None:
     headers = [line["segment"] for line in read.lines() if "segment" in line]
     assert headers == list(range(len(log.segments()))), moment
     assert sorted(os.listdir(log.directory)) == [path.name for path in log.segments()], moment
-    assert read.dropped() == ({"no_space": 1} if scenario.startswith("after") else {}), moment
+    assert read.dropped()["no_space"] == scenario.startswith("after") + torn, moment
+    assert len(read.dropped()) <= 1, moment
     assert sink.stream is not None
     assert sink.stream._size == log.segments()[-1].stat().st_size, moment
     assert not sink.stream._lock._is_owned(), moment  # type: ignore[attr-defined]
@@ -179,21 +198,39 @@ def check(log: Log, scenario: str, moment: int) -> None:
 # What the handler does
 
 
+@pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_an_event_of_the_handler_is_logged_once(scenario: str, rotating: Log) -> None:
+def test_events_of_the_handler_are_logged_once(scenario: str, long: bool, rotating: Log) -> None:
+    """They are logged when the recorder returns, unless no segment is open at that moment."""
     before: list[str] | None = None
 
     def inner() -> None:
-        metrics.record_attempt("inner", "y")
-        if scenario != "the first event":  # there is no segment in the middle of that
-            assert any(b'"inner"' in line for line in _lines(rotating)), "not logged at once"
+        for count in (1, 2):
+            metrics.record_attempt("inner", "y" * 700 * long)
+            if scenario in OPEN:
+                logged = sum(b'"inner"' in line for line in _lines(rotating))
+                assert logged == count, "not logged at once"
 
     for moment in moments(rotating, SCENARIOS[scenario], inner, lambda: long_event("outer")):
-        long_event("last")
         found = attempts(whole(rotating))
         before = before or [policy for policy in found if policy == "before"]
-        assert sorted(found) == sorted([*before, "outer", "inner", "last"]), moment
+        assert sorted(found) == sorted([*before, "outer", "inner", "inner"]), moment
+        long_event("last")
+        assert attempts(whole(rotating))[-1] == "last"
         check(rotating, scenario, moment)
+
+
+@pytest.mark.parametrize("scenario", OPEN)
+def test_an_event_of_the_handler_that_is_torn_harms_no_other(scenario: str, rotating: Log) -> None:
+    def torn() -> None:
+        with room_for(30):
+            metrics.record_attempt("inner", "y")
+
+    for moment in moments(rotating, SCENARIOS[scenario], torn, lambda: long_event("outer")):
+        long_event("last")
+        found = [policy for policy in attempts(whole(rotating)) if policy != "before"]
+        assert [policy for policy in found if policy != "inner"] == ["outer", "last"], moment
+        check(rotating, scenario, moment, torn=1 - found.count("inner"))
 
 
 def descriptors() -> set[int]:
@@ -208,11 +245,25 @@ def close_unknown(used: set[int]) -> None:
         os.close(number)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_the_handler_raises_passes_and_the_log_goes_on(scenario: str, rotating: Log) -> None:
+@pytest.mark.parametrize(
+    ("scenario", "first"),
+    [
+        *((scenario, first) for scenario in SCENARIOS for first in ("", "logs")),
+        *((scenario, "tears") for scenario in OPEN),
+    ],
+)
+def test_what_the_handler_raises_passes_and_the_log_goes_on(
+    scenario: str, first: str, rotating: Log
+) -> None:
     raised = 0
 
     def interrupt() -> None:
+        if first == "logs":
+            long_event("inner")
+            long_event("inner")
+        elif first == "tears":
+            with room_for(30):
+                metrics.record_attempt("inner", "y")
         raise KeyboardInterrupt
 
     def interrupted() -> None:
@@ -229,8 +280,49 @@ def test_what_the_handler_raises_passes_and_the_log_goes_on(scenario: str, rotat
         long_event("last")
         close_unknown(used)
         found = [policy for policy in attempts(whole(rotating)) if policy != "before"]
-        assert found in (["outer", "last", "last"], ["last", "last"]), moment
-        check(rotating, scenario, moment)
+        inner = found.count("inner")
+        assert inner == 2 if first == "logs" else inner <= (first == "tears"), moment
+        others = [policy for policy in found if policy != "inner"]
+        assert others in (["outer", "last", "last"], ["last", "last"]), moment
+        check(rotating, scenario, moment, torn=(first == "tears") - inner * (first == "tears"))
+        if not first and not scenario.startswith("after"):
+            assert b"\n" not in _lines(rotating), "a line was ended twice"
+
+
+def test_what_is_dropped_on_a_full_disk_meanwhile_is_counted_once(rotating: Log) -> None:
+    def full() -> None:
+        with room_for(0):
+            long_event("outer")
+            long_event("outer")
+
+    for moment in moments(rotating, a_further_event, lambda: long_event("inner"), full):
+        long_event("last")
+        assert attempts(rotating) == ["before", "last"], moment
+        assert rotating.dropped() == {"no_space": 3}, moment
+        check(rotating, "after", moment, torn=2)
+
+
+@pytest.mark.parametrize("scenario", ["the first event", "a further event", "a rotation"])
+def test_nothing_is_said_under_the_lock(
+    scenario: str, rotating: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A logging handler may wait for a thread that waits for it."""
+    said: list[bool] = []
+
+    def say(*_: str) -> None:
+        assert sink.stream is not None
+        said.append(sink.stream._lock._is_owned())  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(warn_once, "say", say)
+    for moment in moments(
+        rotating,
+        SCENARIOS[scenario],
+        lambda: sink.drop("too_long"),
+        lambda: long_event("outer"),
+    ):
+        assert said == [False], moment
+        said.clear()
+        assert rotating.dropped() == {"too_long": 1}, moment
 
 
 @pytest.mark.parametrize("scenario", ["the first event", "a further event", "a rotation"])
@@ -244,9 +336,10 @@ def test_enabling_metrics_in_the_handler_changes_nothing(scenario: str, rotating
         check(rotating, scenario, moment)
 
 
+@pytest.mark.parametrize("logs", [False, True])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_child_that_the_handler_forks_leaves_its_parents_log_alone(
-    scenario: str, rotating: Log
+    scenario: str, logs: bool, rotating: Log, capfd: pytest.CaptureFixture[str], caplog: Any
 ) -> None:
     """It goes on with the event, and may log it, too, in a log of its own.
 
@@ -266,6 +359,8 @@ def test_a_child_that_the_handler_forks_leaves_its_parents_log_alone(
         if sink.stream is not None:
             sink.stream.here = b"\0"  # type: ignore[assignment]
         sink._after_fork()
+        if logs:
+            metrics.record_attempt("inner", "y")
 
     used = descriptors()
     for moment in moments(rotating, SCENARIOS[scenario], fork, lambda: long_event("outer")):
@@ -278,10 +373,13 @@ def test_a_child_that_the_handler_forks_leaves_its_parents_log_alone(
         assert name == f"events-{sink.stream.proc}-0.jsonl"
         lines = [json.loads(line) for line in left[name].splitlines()]
         assert [line["seq"] for line in lines] == list(range(len(lines)))
-        assert [line.get("policy") for line in lines] in (
-            [None, "child"],
-            [None, "outer", "child"],
-        ), moment
+        assert {line["proc"] for line in lines} == {sink.stream.proc}, moment
+        policies = [line["policy"] for line in lines[1:]]
+        inner = ["inner"] * logs
+        assert policies in ([*inner, "child"], [*inner, "outer", "child"]), moment
+    assert capfd.readouterr() == ("", "")
+    if not scenario.startswith("after"):
+        assert caplog.messages == []
 
 
 @pytest.mark.parametrize("raises", [False, True])
