@@ -7,8 +7,8 @@ _CORE = ("tests/unit/mx_exporter/core", "tests/unit/mx_exporter/exposition")
 #: ``core.builtin`` is a table: what is in it is held by the golden pages and the documentation.
 _CORE_MODULES = (
     *("catalog", "decode", "exact_sum", "fold", "handlers", "ledger", "lines", "load_tracker"),
-    *("reducers", "series", "series_table", "snapshot_codec", "snapshot_content"),
-    *("snapshot_seal", "state", "unanswered"),
+    *("ranges", "reducers", "series", "series_cap", "series_table", "snapshot_codec"),
+    *("snapshot_content", "snapshot_seal", "state", "unanswered"),
 )
 
 _DIRECTORY = "tests/unit/mx_exporter/directory/test_{}.py"
