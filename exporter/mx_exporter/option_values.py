@@ -220,9 +220,10 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 _TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d)?(?:[.,](\d{1,9}))?)?([Zz]|[+-]\d\d:?\d\d)?"
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d)?(?:[.,](\d{1,9}))?)?([Zz]|[+-]\d\d:?\d\d)?",
+    re.ASCII,
 )
-_AGO = re.compile(r"-?(\d+)([smhdw])")
+_AGO = re.compile(r"-?(\d+)([smhdw])", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from ..directory.generations import Generations
 from ..errors import MxError, UsageError
 
 STDIN = "-"
+
+#: How an address begins.
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 #: Suffixes of compressed files.
 _PACKED = (".gz", ".zst", ".xz", ".bz2")
@@ -213,6 +217,8 @@ def _matching(log: str) -> list[str]:
         return matching
     if os.path.islink(log):
         raise UsageError(f"{log}: a symbolic link to nothing")
+    if _ADDRESS.match(log):
+        raise UsageError(f"{log}: addresses are not read; copy it first, or pipe it into -")
     raise UsageError(f"{log}: no such file or directory")
 
 
