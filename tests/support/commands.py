@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,12 +41,17 @@ def checked(capfdbinary: pytest.CaptureFixture[bytes]) -> Checked:
 
 
 @pytest.fixture
-def mx_metrics(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+def mx_metrics(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
     """Run a command line: its exit code, standard output and standard error."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
 
     def run(*args: Path | str) -> tuple[int, bytes, str]:
         code = main.main(list(map(str, args)))
         out, err = capfdbinary.readouterr()
         return code, out, err.decode()
 
-    return run
+    yield run
+    # A command that logs says so of its whole process.
+    root.setLevel(level)
+    root.handlers[:] = handlers
