@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .core.state import State
     from .exposition.samples import FamilySamples
     from .loads.model import Load
+    from .offline.read_loads import LoadReader
 
 __all__ = ["Catalog", "Load", "State", "__version__", "replay", "samples", "timeline"]
 
@@ -65,12 +66,23 @@ def timeline(*logs: str, jobs: int | None = None) -> Iterator[Load]:
     :param logs: directories, files, patterns; none is the directory of the environment.
     :param jobs: processes at most; None: as many as there are cores.
     :raises UsageError: a path names nothing.
+    :raises MxError: an exporter compacted one of the directories meanwhile.
     """
     from .core.builtin import CATALOG
     from .directory.generations import retry_overtaken
     from .offline.read_loads import LoadReader
 
-    return iter(retry_overtaken(lambda: LoadReader(CATALOG, logs, jobs=jobs)))
+    return _loads(retry_overtaken(lambda: LoadReader(CATALOG, logs, jobs=jobs)))
+
+
+def _loads(reader: LoadReader) -> Iterator[Load]:
+    from .directory.generations import StartOver
+    from .errors import MxError
+
+    try:
+        yield from reader
+    except StartOver as overtaken:
+        raise MxError(f"{overtaken}: was compacted while it was read; begin again") from None
 
 
 def _catalog(given: Catalog | None) -> Catalog:

@@ -82,6 +82,8 @@ class BehindReader:
             try:
                 yield from self._of_source(source, seams, tally, tallies)
             except Unreadable as error:
+                if error.vanished:
+                    self.found.generations.check()
                 self.read.problems.append((source, error))
         for file, number, events in close_seams(seams, decoder, tallies.__getitem__):
             yield from self._of_lines(file, number, events, set())

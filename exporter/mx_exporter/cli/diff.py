@@ -12,7 +12,7 @@ from ..option_values import parse_at_least_one, timestamp_of_now
 from .filters import filters
 from .options import complete, jobs_option, parsed
 from .output import Output
-from .reading import Progress, say_absent, say_problems, style
+from .reading import Progress, read_whole, say_absent, say_problems, style
 from .stdio import put, say
 
 if TYPE_CHECKING:
@@ -150,13 +150,12 @@ def _read(
     from ..analysis.baseline import is_baseline, load
     from ..analysis.compare import Side
     from ..core.builtin import CATALOG
-    from ..directory.generations import retry_overtaken
     from ..loads.measured import measured
     from ..offline.read_loads import LoadReader
 
     if is_baseline(name):
         return load(name), False
-    reader = retry_overtaken(
+    reader, figures = read_whole(
         lambda: LoadReader(
             CATALOG,
             (name,),
@@ -164,10 +163,11 @@ def _read(
             now=timestamp_of_now(),
             jobs=jobs,
             progress=progress.begin,
-        )
+        ),
+        # In the order of time: what is drawn must not depend on the order of reading.
+        lambda reader: sorted(reader.each(measured), key=lambda load: load.began[1:4]),
     )
-    # In the order of time: what is drawn must not depend on the order of reading.
-    loads = sorted(reader.each(measured), key=lambda load: load.began[1:4])
+    loads = list(figures)
     progress.clear()
     if reader.compacted:
         say(f"{name}: {reader.compacted} events are left in a snapshot alone, and their loads not")

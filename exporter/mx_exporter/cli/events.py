@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ..errors import UsageError
 from .filters import filters
 from .options import complete
 from .output import NewFolder, Output
-from .reading import Progress, say_absent, say_problems
+from .reading import Progress, read_whole, say_absent, say_problems
 from .stdio import say
 
 if TYPE_CHECKING:
@@ -67,23 +68,16 @@ def events(
     LOGS hold no event.
     """
     from ..core.builtin import CATALOG
-    from ..directory.generations import retry_overtaken
     from ..offline.read_events import EventReader
 
-    with Progress() as progress:
-        reader = retry_overtaken(lambda: EventReader(CATALOG, logs, progress=progress.begin))
-        chosen = _Chosen(selection, loads, names, procs, [_condition(text) for text in where])
-        if tables is not None:
-            _write_tables(_in_order(reader, chosen), tables, output)
-        elif output is not None and output.endswith(_PARQUET):
-            parquet = _parquet()
-            with Output(output) as target:
-                parquet.write_parquet(CATALOG, _in_order(reader, chosen), target.place)
-        else:
-            with Output(output) as target:
-                for line in _in_order(reader, chosen):
-                    progress.clear()
-                    target.write(line)
+    conditions = [_condition(text) for text in where]
+    with Progress() as progress, contextlib.ExitStack() as opened:
+        write = _target(opened, progress, output, tables)
+        reader, lines = read_whole(
+            lambda: EventReader(CATALOG, logs, progress=progress.begin),
+            lambda reader: _in_order(reader, _Chosen(selection, loads, names, procs, conditions)),
+        )
+        write(lines)
     if reader.compacted:
         say(f"{reader.compacted} events are left in a snapshot alone, and cannot be listed")
     say_problems(reader.read)
@@ -91,14 +85,30 @@ def events(
     return int(reader.read.short or absent)
 
 
-def _write_tables(lines: Iterator[bytes], folder: str, output: str | None) -> None:
+def _target(
+    opened: contextlib.ExitStack, progress: Progress, output: str | None, tables: str | None
+) -> Callable[[Iterator[bytes]], None]:
+    """What writes the lines, to a place that was opened."""
     from ..core.builtin import CATALOG
 
-    if output is not None:
-        raise UsageError("--tables and --output exclude each other")
-    parquet = _parquet()
-    with NewFolder(folder) as place:
-        parquet.write_tables(CATALOG, lines, place)
+    if tables is not None:
+        if output is not None:
+            raise UsageError("--tables and --output exclude each other")
+        parquet = _parquet()
+        folder = opened.enter_context(NewFolder(tables))
+        return lambda lines: parquet.write_tables(CATALOG, lines, folder)
+    if output is not None and output.endswith(_PARQUET):
+        parquet = _parquet()
+        place = opened.enter_context(Output(output)).place
+        return lambda lines: parquet.write_parquet(CATALOG, lines, place)
+    target = opened.enter_context(Output(output))
+
+    def write(lines: Iterator[bytes]) -> None:
+        for line in lines:
+            progress.clear()
+            target.write(line)
+
+    return write
 
 
 def _parquet() -> ModuleType:

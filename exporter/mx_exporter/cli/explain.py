@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from ..errors import MxError, UsageError
 from ..option_values import timestamp_of_now
 from .filters import filters
 from .options import complete, jobs_option
-from .reading import Progress, say_absent, say_problems, style
+from .reading import Progress, read_whole, say_absent, say_problems, style
 from .stdio import PROG, put, say
 
 if TYPE_CHECKING:
@@ -84,19 +85,19 @@ def _story(
 
     from ..analysis.story_text import story_lines
     from ..core.builtin import CATALOG
-    from ..directory.generations import retry_overtaken
     from ..loads.as_json import as_dict
     from ..loads.model import Load
     from ..offline.read_loads import LoadReader
 
     with Progress() as progress:
-        reader = retry_overtaken(
+        work = partial(_entry, prefix=load_id.strip().lower(), selection=selection)
+        reader, found = read_whole(
             lambda: LoadReader(
                 CATALOG, logs, now=timestamp_of_now(), jobs=jobs, progress=progress.begin
-            )
+            ),
+            lambda reader: [entry for entry in reader.each(work) if entry is not None],
         )
-        work = partial(_entry, prefix=load_id.strip().lower(), selection=selection)
-        entries = [entry for entry in reader.each(work) if entry is not None]
+        entries = list(found)
     say_problems(reader.read)
     absent = say_absent(reader.found, reader.snapshots, reader.read)
     meant = [entry for entry in entries if entry.load is not None]
@@ -139,22 +140,30 @@ def _behind(text: str, logs: tuple[str, ...], *, as_json: bool) -> int:
     from ..analysis.behind import BehindReader
     from ..analysis.selector import parse_selector
     from ..core.builtin import CATALOG
-    from ..directory.generations import retry_overtaken
     from ..offline.sorted_runs import SortedRuns, time_key
 
     selector = parse_selector(CATALOG, text)
-    runs = SortedRuns()
     number, total = 0, 0.0
-    with Progress() as progress:
-        reader = retry_overtaken(lambda: BehindReader(CATALOG, selector, logs, progress.begin))
+
+    def in_order(reader: BehindReader) -> Iterator[bytes]:
+        nonlocal number, total
+        number, total = 0, 0.0
+        runs = SortedRuns()
         for behind in reader:
             event = behind.event
             number += 1
             total += behind.value or 0.0
             key = time_key(event.timestamp, event.proc, event.seq)
             runs.add(key, _json_of(behind) if as_json else _text_of(behind))
-    for line in runs:
-        put(line)
+        yield from runs
+
+    with Progress() as progress:
+        reader, lines = read_whole(
+            lambda: BehindReader(CATALOG, selector, logs, progress.begin), in_order
+        )
+        for line in lines:
+            progress.clear()
+            put(line)
     if not as_json:
         told = counted(number, "event", "events")
         summed = f", {total:.15g} in all" if selector.family.field else ""

@@ -13,7 +13,7 @@ import click
 from ..option_values import parse_at_least_one, timestamp_of_now
 from .filters import filters
 from .options import complete, jobs_option, parsed
-from .reading import Progress, say_absent, say_problems, style
+from .reading import Progress, read_whole, say_absent, say_problems, style
 from .stdio import PROG, put, say
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ def loads(
     from msgspec.structs import replace
 
     from ..core.builtin import CATALOG
-    from ..directory.generations import retry_overtaken
     from ..offline.read_loads import LoadReader
 
     if failed or running:
@@ -78,7 +77,15 @@ def loads(
             selection, outcomes=frozenset(outcomes | ({"running"} if running else set()))
         )
     with Progress() as progress:
-        reader = retry_overtaken(
+
+        def lines_of(reader: LoadReader) -> Iterator[bytes]:
+            if output:
+                return _sorted(reader, output)
+            if starts:
+                return _starts(reader)
+            return _table(reader, None if everything else slowest or _ROWS, by, logs)
+
+        reader, lines = read_whole(
             lambda: LoadReader(
                 CATALOG,
                 logs,
@@ -86,15 +93,9 @@ def loads(
                 now=timestamp_of_now(),
                 jobs=jobs,
                 progress=progress.begin,
-            )
+            ),
+            lines_of,
         )
-        if output:
-            lines = _sorted(reader, output)
-        elif starts:
-            lines = _starts(reader)
-        else:
-            most = None if everything else slowest or _ROWS
-            lines = _table(reader, most, by, logs)
         for line in lines:
             progress.clear()
             put(line)

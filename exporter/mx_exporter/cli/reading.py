@@ -7,8 +7,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar
 
 from mx_log.words import counted
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ..offline.inputs import SnapshotInput
     from ..offline.read_sources import Read
     from ..offline.sources import Found
+
+_Reader = TypeVar("_Reader")
+_Item = TypeVar("_Item")
 
 #: Problems of one kind that are printed one by one.
 PRINTED = 10
@@ -58,6 +62,25 @@ class Progress:
             self._shown = True
             sys.stderr.write(f"\rreading: {min(100, self._done * 100 // self._total)} %\x1b[K")
             sys.stderr.flush()
+
+
+def read_whole(
+    make: Callable[[], _Reader], items_of: Callable[[_Reader], Iterable[_Item]]
+) -> tuple[_Reader, Iterator[_Item]]:
+    """Read logs, and start over when an exporter compacted one of their directories meanwhile.
+
+    :param make: makes what reads them.
+    :param items_of: what to print of it; it has to read all before the first item.
+    """
+    from ..directory.generations import retry_overtaken
+
+    def attempt() -> tuple[_Reader, Iterator[_Item]]:
+        reader = make()
+        items = iter(items_of(reader))
+        first = list(islice(items, 1))
+        return reader, chain(first, items)
+
+    return retry_overtaken(attempt)
 
 
 def say_problems(read: Read) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,7 @@ from ..option_values import timestamp_of_now
 from .filters import filters
 from .options import complete, jobs_option
 from .output import Output
-from .reading import Progress, say_absent, say_problems
+from .reading import Progress, read_whole, say_absent, say_problems
 from .stdio import say
 
 if TYPE_CHECKING:
@@ -40,13 +40,11 @@ def trace(logs: tuple[str, ...], output: str | None, selection: Selection, jobs:
     """
     import orjson
 
-    from ..analysis.trace import trace_events
     from ..core.builtin import CATALOG
-    from ..directory.generations import retry_overtaken
     from ..offline.read_loads import LoadReader
 
     with Progress() as progress, Output(output) as target:
-        reader = retry_overtaken(
+        reader, events = read_whole(
             lambda: LoadReader(
                 CATALOG,
                 logs,
@@ -54,11 +52,11 @@ def trace(logs: tuple[str, ...], output: str | None, selection: Selection, jobs:
                 now=timestamp_of_now(),
                 jobs=jobs,
                 progress=progress.begin,
-            )
+            ),
+            _events,
         )
-        workers: dict[str, str] = {}
         before = b'{"displayTimeUnit":"ms","traceEvents":[\n'
-        for event in trace_events(_in_order(reader, workers), workers):
+        for event in events:
             progress.clear()
             target.write(before + orjson.dumps(event))
             before = b",\n"
@@ -68,6 +66,13 @@ def trace(logs: tuple[str, ...], output: str | None, selection: Selection, jobs:
     say_problems(reader.read)
     absent = say_absent(reader.found, reader.snapshots, reader.read)
     return int(reader.read.short or absent)
+
+
+def _events(reader: LoadReader) -> Iterator[dict[str, Any]]:
+    from ..analysis.trace import trace_events
+
+    workers: dict[str, str] = {}
+    return trace_events(_in_order(reader, workers), workers)
 
 
 def _in_order(reader: LoadReader, workers: dict[str, str]) -> Iterator[Load]:

@@ -57,7 +57,12 @@ class EventReader:
         books: dict[str, Book] = {}
         kept = self._decoder.kept
         for events, procs in read_sources(
-            self._decoder, self.found.sources, self._writers, self.read, seen=self._seen
+            self._decoder,
+            self.found.sources,
+            self._writers,
+            self.read,
+            self.found.generations,
+            self._seen,
         ):
             for event in events:
                 if isinstance(event, Rejected):

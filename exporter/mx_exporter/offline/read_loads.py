@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.catalog import Catalog
+from ..directory.generations import Generations
 from ..loads.model import Load
 from ..loads.pack import pack, unpack
 from ..loads.selection import Selection
@@ -76,6 +77,9 @@ class LoadReader:
     def each(self, work: Callable[[Load], _Result]) -> Iterator[_Result]:
         """What ``work`` makes of each load, which is done where the load was read.
 
+        Raises `StartOver` when an exporter compacted one of the directories meanwhile: what was
+        given until then is not all, and has to be forgotten.
+
         :param work: a function of a module, and what it returns, go from process to process.
         """
         sources = self.found.sources
@@ -83,7 +87,15 @@ class LoadReader:
         timeline = Timeline()
         if self._jobs > 1 and len(groups) > 1:
             tasks = (
-                (self._catalog, given, self._writers, self._selection, work) for given in groups
+                (
+                    self._catalog,
+                    given,
+                    self._writers,
+                    self.found.generations,
+                    self._selection,
+                    work,
+                )
+                for given in groups
             )
             for at, part in spread(_read_group, tasks, min(self._jobs, len(groups))):
                 yield from part.results
@@ -94,7 +106,15 @@ class LoadReader:
                 self._seen(sum(source.size for source in groups[at]))
             self.read.sort(chain.from_iterable(groups))
         else:
-            loads = _read(self._catalog, sources, self._writers, self.read, timeline, self._seen)
+            loads = _read(
+                self._catalog,
+                sources,
+                self._writers,
+                self.found.generations,
+                self.read,
+                timeline,
+                self._seen,
+            )
             yield from map(work, filter(self._selection.admits, loads))
         yield from map(work, filter(self._selection.admits, self._left(timeline)))
 
@@ -128,11 +148,12 @@ def _read_group(
     catalog: Catalog,
     sources: list[Source],
     writers: Writers,
+    generations: Generations,
     selection: Selection,
     work: Callable[[Load], Any],
 ) -> _Part:
     timeline, read = Timeline(), Read()
-    loads = _read(catalog, sources, writers, read, timeline, ignore)
+    loads = _read(catalog, sources, writers, generations, read, timeline, ignore)
     results = [work(load) for load in loads if selection.admits(load)]
     return _Part(results, pack(timeline), read, writers.alive)
 
@@ -141,9 +162,10 @@ def _read(
     catalog: Catalog,
     sources: list[Source],
     writers: Writers,
+    generations: Generations,
     read: Read,
     timeline: Timeline,
     seen: Callable[[int], None],
 ) -> Iterator[Load]:
-    for events, procs in read_sources(catalog.decoder, sources, writers, read, seen=seen):
+    for events, procs in read_sources(catalog.decoder, sources, writers, read, generations, seen):
         yield from timeline.feed(events, procs)
