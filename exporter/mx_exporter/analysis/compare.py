@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..loads.compare import LEAST_STARTS, QUANTILES, Difference, Figure, difference, figures, series
 from ..loads.measured import Measured
-from ..loads.parts import FAILED, KINDS
+from ..loads.parts import KINDS
 
 #: What loads can be compared by, group by group.
 KEYS: dict[str, Callable[[Measured], str]] = {
@@ -60,8 +60,6 @@ class Share(NamedTuple):
     kind: str
     before: float
     after: float
-    #: Loads that have it, on either side; of failed attempts: how many there were.
-    counts: tuple[int, int]
 
     @property
     def change(self) -> float:
@@ -129,18 +127,13 @@ def groups(before: Side, after: Side, key: str) -> Iterable[tuple[str, Side, Sid
 def _shares(before: Side, after: Side) -> list[Share]:
     found = []
     for kind in KINDS:
-        means, counts = [], []
+        means = []
         for side in (before, after):
             well = side.well
-            spent = [load.parts.get(kind, 0.0) for load in well]
-            means.append(sum(spent) / len(well) if well else 0.0)
-            counts.append(
-                sum(not ok for load in side.loads for _, ok in load.attempts)
-                if kind == FAILED
-                else sum(seconds > 0 for seconds in spent)
-            )
+            spent = sum(load.parts.get(kind, 0.0) for load in well)
+            means.append(spent / len(well) if well else 0.0)
         if any(means):
-            found.append(Share(kind, means[0], means[1], (counts[0], counts[1])))
+            found.append(Share(kind, means[0], means[1]))
     return sorted(found, key=lambda share: -abs(share.change))
 
 

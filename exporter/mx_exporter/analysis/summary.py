@@ -14,7 +14,6 @@ from typing import Any
 
 from ..loads.model import Load
 from ..loads.quantiles import quantile
-from ..loads.why import error_of
 
 #: What loads can be grouped by.
 KEYS: dict[str, Callable[[Load], str]] = {
@@ -24,9 +23,6 @@ KEYS: dict[str, Callable[[Load], str]] = {
     "scheme": lambda load: load.scheme or "none",
     "version": lambda load: load.process.version or "unknown",
 }
-
-#: What attempts can be grouped by.
-PEER = "peer"
 
 
 class Group:
@@ -57,7 +53,7 @@ class Summary:
     """Loads as they come.
 
     :param most: how many are kept whole, those that matter most.
-    :param by: a key of `KEYS`, or `PEER`.
+    :param by: a key of `KEYS`; peers are told apart whatever it is.
     """
 
     def __init__(self, most: int | None = None, by: str | None = None) -> None:
@@ -66,8 +62,6 @@ class Summary:
         self.peers: dict[str, Group] = {}
         self.schemes: set[str] = set()
         self.pods: set[str] = set()
-        #: Texts of errors: how many loads ended in each.
-        self.errors: Counter[str] = Counter()
         #: Peers whose attempts never ended: how many.
         self.hanging: Counter[str] = Counter()
         #: Seconds of the slowest that ended well.
@@ -86,8 +80,6 @@ class Summary:
         self.pods.add(load.process.pod_uid or load.process.place)
         if load.outcome == "success":
             self.slowest = max(self.slowest, load.elapsed)
-        if load.outcome == "error":
-            self.errors[error_of(load)] += 1
         if self._key is not None:
             self.groups.setdefault(self._key(load), Group()).add(load.outcome, load.seconds)
         for attempt in load.attempts:

@@ -75,6 +75,11 @@ def merge_snapshots(catalog: Catalog, snapshots: Iterable[SnapshotInput]) -> Sta
     return state
 
 
+def compacted(snapshots: Iterable[SnapshotInput]) -> int:
+    """How many events only a snapshot is left of; those that were lost before are none."""
+    return sum(book.met for given in snapshots for book in given.snapshot.state.books.values())
+
+
 def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
     """Read the snapshots; the segments that they stand for are sources no longer."""
     snapshots = []

@@ -10,7 +10,7 @@ import msgspec
 from ..core.catalog import Catalog
 from ..core.decode import Decoder, Event, Rejected
 from ..core.ledger import Book
-from .inputs import find_inputs
+from .inputs import compacted, find_inputs
 from .read_sources import Read, read_sources
 from .reader import ignore
 from .records import AROUND
@@ -46,9 +46,7 @@ class EventReader:
         #: What was read, when all events were given.
         self.read = Read()
         #: Events of which only a snapshot is left.
-        self.compacted = sum(
-            book.end for given in self.snapshots for book in given.snapshot.state.books.values()
-        )
+        self.compacted = compacted(self.snapshots)
         self._decoder = _Keeping(catalog.events.values())
         size = sum(source.size for source in self.found.sources)
         self._seen = ignore if progress is None else progress(size)

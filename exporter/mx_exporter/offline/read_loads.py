@@ -16,7 +16,7 @@ from ..loads.pack import pack, unpack
 from ..loads.selection import Selection
 from ..loads.timeline import Timeline
 from .engines.process_pool import group, processes, spread
-from .inputs import find_inputs
+from .inputs import compacted, find_inputs
 from .read_sources import Read, read_sources
 from .reader import ignore
 from .sources import Source
@@ -60,9 +60,7 @@ class LoadReader:
         #: What was read, when all loads were given.
         self.read = Read()
         #: Events of which only a snapshot is left, so that their loads cannot be listed.
-        self.compacted = sum(
-            book.met for given in self.snapshots for book in given.snapshot.state.books.values()
-        )
+        self.compacted = compacted(self.snapshots)
         self._catalog = catalog
         self._selection = Selection() if selection is None else selection
         self._now = now

@@ -162,6 +162,15 @@ def test_what_only_a_snapshot_holds_is_said(logs: Path, mx_metrics: Run) -> None
     assert f"{count} events are left in a snapshot alone" in err
 
 
+def test_an_event_that_is_lost_is_left_in_no_snapshot(logs: Path, mx_metrics: Run) -> None:
+    path = sorted(logs.iterdir())[0]
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3] + lines[4:]))
+    count = len(lines_of(logs))
+    compact(logs)
+    assert f"mx-metrics: {count} events are left in a snapshot" in mx_metrics("events", logs)[2]
+
+
 def test_nothing_there_is_1_and_no_such_path_is_2(tmp_path: Path, mx_metrics: Run) -> None:
     assert mx_metrics("events", tmp_path)[0] == 1
     assert mx_metrics("events", tmp_path / "none")[0] == 2
