@@ -19,6 +19,7 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.exposition.grouped import grouped_collectors
 from mx_exporter.exposition.text import render
 from mx_exporter.offline.fold_logs import fold_logs
+from mx_exporter.offline.scope import Scope
 from mx_exporter.push import remote_write
 from mx_exporter.push.remote_write import RemoteWriter
 from tests.support import Prometheus, Spawner, wait_until
@@ -47,8 +48,7 @@ def at(folder: Path, seconds: float) -> Samples:
     folded = fold_logs(
         CATALOG,
         (str(folder),),
-        window=window_of(None, None, stamp(seconds)),
-        group_by=POD,
+        scope=Scope(window_of(None, None, stamp(seconds)), group_by=POD),
         jobs=1,
     )
     collectors = grouped_collectors(CATALOG, POD, folded.outcome.states)

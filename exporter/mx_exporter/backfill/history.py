@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -29,10 +29,7 @@ from ..loads.model import microseconds
 from ..offline.inputs import find_inputs
 from ..offline.read_sources import Read, read_sources
 from ..offline.reader import ignore
-from ..offline.sorted_runs import SortedRuns
-
-#: Lines that are decoded at a time.
-_AT_ONCE = 2_000
+from ..offline.sorted_runs import SortedRuns, decoded
 
 _encode = msgspec.json.encode
 
@@ -269,13 +266,7 @@ def _key(group: Group, event: Event) -> bytes:
 
 
 def _decoded(catalog: Catalog, runs: SortedRuns) -> Iterator[Any]:
-    lines: list[bytes] = []
-    for line in runs:
-        lines.append(line[:-1])
-        if len(lines) >= _AT_ONCE:
-            yield from catalog.decoder.decode(lines)
-            lines = []
-    yield from catalog.decoder.decode(lines)
+    return chain.from_iterable(decoded(catalog.decoder, runs))
 
 
 #: Stands for the name of an event: a process is gone.

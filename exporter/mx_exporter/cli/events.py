@@ -124,8 +124,7 @@ def _parquet() -> ModuleType:
 
 
 class _Chosen:
-    """Which events are meant. Some of it is known only when all were read: where a process ran,
-    and what a load loads."""
+    """Which events are meant, as far as their lines say it themselves."""
 
     def __init__(
         self,
@@ -135,56 +134,21 @@ class _Chosen:
         procs: tuple[str, ...],
         where: list[Callable[[dict[str, Any]], bool]],
     ) -> None:
-        self._selection = selection
+        self.selection = selection
         self._loads, self._names, self._procs = set(loads), set(names), set(procs)
         self._where = where
-        #: By process: those of its pod and node that are asked for.
-        self._places: dict[str, bool] = {}
-        #: By process and load: whether its model and engine are asked for.
-        self._loaded: dict[tuple[str, str | None], bool] = {}
-
-    @property
-    def later(self) -> bool:
-        """Whether something is asked for that is known only when all were read."""
-        s = self._selection
-        return bool(s.pods or s.nodes or s.models or s.engines)
 
     def admits(self, event: Event, name: str, line: bytes) -> bool:
-        """Whether an event is meant, as far as it says so itself; learn what it says of others."""
-        s = self._selection
-        self._learn(event, name)
+        """Whether an event is."""
+        s = self.selection
         return (
             (not self._names or name in self._names)
             and (not self._loads or event.load_id in self._loads)
             and (not self._procs or event.proc in self._procs)
             and (not s.since or event.timestamp >= s.since)
             and (not s.until or event.timestamp < s.until)
-            and (not s.ranks or event.rank in s.ranks)
-            and (not s.schemes or event.scheme in s.schemes)
             and (not self._where or self._fits(line))
         )
-
-    def admits_later(self, proc: str, load_id: str | None) -> bool:
-        """The same of what is known when all were read."""
-        s = self._selection
-        return ((not s.pods and not s.nodes) or self._places.get(proc, False)) and (
-            (not s.models and not s.engines) or self._loaded.get((proc, load_id), False)
-        )
-
-    def _learn(self, event: Any, name: str) -> None:
-        s = self._selection
-        if not self.later:
-            return
-        if name in ("process_started", "segment_continued"):
-            pod = event.pod_name or event.hostname
-            named = {pod, f"{event.pod_namespace}/{pod}"}
-            self._places[event.proc] = (not s.pods or bool(s.pods & named)) and (
-                not s.nodes or event.node_name in s.nodes
-            )
-        elif name in ("load_started", "load_finished"):
-            self._loaded[event.proc, event.load_id] = (
-                not s.models or event.model in s.models
-            ) and (not s.engines or event.engine in s.engines)
 
     def _fits(self, line: bytes) -> bool:
         import orjson
@@ -217,23 +181,26 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
     return holds
 
 
+#: Before a line: whether it is meant is known, or will be when all were read.
+_KNOWN, _OPEN = b"+", b"?"
+
+
 def _in_order(reader: EventReader, chosen: _Chosen) -> Iterator[bytes]:
     """The lines that are meant, each with its newline."""
-    import orjson
-
+    from ..core.builtin import CATALOG
     from ..core.decode import name_of
+    from ..loads.event_filter import EventFilter
     from ..offline.sorted_runs import SortedRuns, time_key
 
+    loads = EventFilter(chosen.selection)
     runs = SortedRuns()
     for event, line in reader:
-        if chosen.admits(event, name_of(event), line):
+        loads.learn(event)
+        meant = loads.admits(event)
+        if meant is not False and chosen.admits(event, name_of(event), line):
             key = time_key(event.timestamp, event.proc, event.seq)
-            # What the filters that come later need stands before the line.
-            known = orjson.dumps([event.proc, event.load_id]) + b"\t" if chosen.later else b""
-            runs.add(key, known + line)
+            runs.add(key, (_KNOWN if meant else _OPEN) + line)
+    decode = CATALOG.decoder.decode_line
     for line in runs:
-        if chosen.later:
-            known, _, line = line.partition(b"\t")
-            if not chosen.admits_later(*orjson.loads(known)):
-                continue
-        yield line
+        if line.startswith(_KNOWN) or loads.admits(decode(line[1:-1]), last=True):
+            yield line[1:]

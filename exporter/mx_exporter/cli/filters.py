@@ -27,33 +27,35 @@ _TEXTS = {
 }
 
 
-def filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options, and what they say as its argument ``selection``."""
+def load_filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say of what loads are, and what they say as its argument
+    ``selection``."""
 
     @wraps(command)
-    def with_selection(
-        *args: Any, since: str | None, until: str | None, ranks: tuple[int, ...], **given: Any
-    ) -> Any:
+    def with_selection(*args: Any, ranks: tuple[int, ...], **given: Any) -> Any:
         from ..loads.selection import Selection
 
-        named = {name: frozenset(given.pop(name)) for name in _TEXTS}
-        selection: Selection = Selection(
-            since=since or "", until=until or "", ranks=frozenset(ranks), **named
-        )
+        named: dict[str, Any] = {name: frozenset(given.pop(name)) for name in _TEXTS}
+        selection = Selection(ranks=frozenset(ranks), **named)
         return command(*args, selection=selection, **given)
 
     wrapped = with_selection
     for name, (flag, metavar, text) in reversed(_TEXTS.items()):
         wrapped = click.option(flag, name, multiple=True, metavar=metavar, help=text)(wrapped)
+    return click.option(
+        "--rank",
+        "ranks",
+        multiple=True,
+        type=int,
+        metavar="N",
+        help="Only of this rank; more than once: any.",
+    )(wrapped)
+
+
+def filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with those that say when loads began."""
+    filtered = load_filters(_with_times(command))
     for option in (
-        click.option(
-            "--rank",
-            "ranks",
-            multiple=True,
-            type=int,
-            metavar="N",
-            help="Only of this rank; more than once: any.",
-        ),
         click.option(
             "--until", callback=parsed(parse_time), metavar="TIME", help="Only what began before."
         ),
@@ -65,5 +67,18 @@ def filters(command: Callable[..., Any]) -> Callable[..., Any]:
             "hours ago.",
         ),
     ):
-        wrapped = option(wrapped)
-    return wrapped
+        filtered = option(filtered)
+    return filtered
+
+
+def _with_times(command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(command)
+    def with_times(
+        *args: Any, selection: Selection, since: str | None, until: str | None, **given: Any
+    ) -> Any:
+        from msgspec.structs import replace
+
+        timed = replace(selection, since=since or "", until=until or "")
+        return command(*args, selection=timed, **given)
+
+    return with_times

@@ -12,6 +12,7 @@ from mx_log.words import counted
 from ..config import SOURCE_ID_WARNING, read_settings
 from ..option_values import parse_at_least_one, parse_buckets, parse_names, parse_time
 from .deriving import check_labels, window_of, with_buckets
+from .filters import load_filters
 from .options import all_parsed, complete, jobs_option, parsed, settings_options
 from .reading import Progress, say_absent, say_problems
 from .stdio import put, say
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..core.catalog import Catalog
     from ..core.window import Window
     from ..exposition.samples import Collector
+    from ..loads.selection import Selection
     from ..offline.fold_sources import Outcome
     from ..offline.inputs import SnapshotInput
 
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     metavar="FAMILY=BOUNDS",
     help="Other boundaries of a histogram, between commas; may be given for several.",
 )
+@load_filters
 def replay(
     logs: tuple[str, ...],
     output: str | None,
@@ -75,13 +78,15 @@ def replay(
     until: str | None,
     group_by: tuple[str, ...] | None,
     buckets: list[tuple[str, tuple[float, ...]]],
+    selection: Selection,
     **flags: str | bool | None,
 ) -> int:
     """Fold LOGS and print the metrics that a scrape would have shown.
 
     LOGS are directories, files, globs, or - for standard input; plain, compressed or archives; as
     they were written or as log collectors and tools give them back, with the snapshots of
-    directories that were compacted. Without LOGS: the directory of the environment. Nothing is
+    directories that were compacted. Without LOGS: the directory of the environment. --pod and
+    --node mean where an event's process ran, --model and --engine what its load loads. Nothing is
     changed. Exits with 1 when LOGS hold no event.
     """
     settings = read_settings(flags, names=["source_id_label", "created_series", "catalog"])
@@ -91,6 +96,7 @@ def replay(
         logs,
         catalog=with_buckets(catalog_of(settings.catalog), buckets),
         window=window_of(since, until, at),
+        selection=selection,
         group_by=group_by or (),
         output=output or "text",
         source_id_label=settings.source_id_label,
@@ -105,6 +111,7 @@ def run(
     *,
     catalog: Catalog | None = None,
     window: Window | None = None,
+    selection: Selection | None = None,
     group_by: tuple[str, ...] = (),
     output: str = "text",
     source_id_label: bool = False,
@@ -117,13 +124,14 @@ def run(
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :param catalog: what is derived; None: the built-in one.
     :param window: the time of what is folded; None: all of it.
+    :param selection: which events are folded (`EventFilter`); None: all.
     :param group_by: labels by which processes are told apart (`grouped.HEADER_LABELS`).
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
     :param created: with creation times in OpenMetrics.
     :param jobs: processes at most; None: as many as there are cores.
     :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short,
         when an argument names no event, or when a family could not be printed.
-    :raises UsageError: a path names nothing; a snapshot does not tell what is in the window.
+    :raises UsageError: a path names nothing; a snapshot does not tell what of it is meant.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
     from ..core.builtin import CATALOG
@@ -131,10 +139,13 @@ def run(
     from ..directory.generations import retry_overtaken
     from ..exposition.grouped import grouped_collectors
     from ..exposition.samples import derived_collectors
+    from ..loads.selection import EVERY
     from ..offline.fold_logs import fold_logs
+    from ..offline.scope import Scope
 
     chosen = CATALOG if catalog is None else catalog
     check_labels(chosen, "--group-by", group_by)
+    scope = Scope(window or ALWAYS, selection or EVERY, group_by)
     with Progress() as progress:
         found, snapshots, outcome = retry_overtaken(
             lambda: fold_logs(
@@ -143,8 +154,7 @@ def run(
                 max_series=max_series,
                 jobs=jobs,
                 progress=progress.begin,
-                window=ALWAYS if window is None else window,
-                group_by=group_by,
+                scope=scope,
             )
         )
     shown: Any = {

@@ -74,12 +74,20 @@ class GroupedFold:
         self._waiting: dict[str, State] = {}
         self._folds: OrderedDict[int, Fold] = OrderedDict()
 
+    def meet(self, events: Iterable[Event | Rejected]) -> None:
+        """Learn of headers which group their processes are of, whatever of them is to be folded."""
+        for proc, some in groupby(events, _proc):
+            if not proc or proc in self._groups:
+                continue
+            for event in some:
+                if isinstance(event, Event) and name_of(event) in HEADERS:
+                    self._groups[proc] = group_of(event, self._labels)
+                    break
+
     def feed(self, events: Iterable[Event | Rejected], procs: set[str]) -> None:
         """Fold what lines gave, as `Fold.feed` does."""
         for proc, some in groupby(events, _proc):
-            given = list(some)
-            self._meet(proc, given)
-            self._fold(self._state_of(proc)).feed(given, procs)
+            self._fold(self._state_of(proc)).feed(some, procs)
 
     def settle(self, alive: set[str]) -> dict[Group, State]:
         """Fold which processes live, the others being gone; returns the states, used up."""
@@ -89,13 +97,6 @@ class GroupedFold:
         for state in self._states.values():
             Fold(self._catalog, state).settle(set(state.books) - alive)
         return self._states
-
-    def _meet(self, proc: str, events: Iterable[Event | Rejected]) -> None:
-        if proc and proc not in self._groups:
-            for event in events:
-                if name_of(event) in HEADERS if isinstance(event, Event) else False:
-                    self._groups[proc] = group_of(event, self._labels)
-                    return
 
     def _state_of(self, proc: str) -> State:
         if proc in self._waiting:

@@ -19,6 +19,11 @@ class Outside(Event):
     """An event that is of no matter. No catalogue has events of this type, so it is skipped."""
 
 
+def outside(event: Event) -> Event:
+    """What stands for an event that is of no matter; it was met at its time all the same."""
+    return Outside(timestamp=event.timestamp, proc=event.proc, seq=event.seq, scheme="")
+
+
 class Window(NamedTuple):
     """From a timestamp on, and before another one; an empty one is no limit.
 

@@ -123,18 +123,8 @@ class Track:
             self.dropped = max(self.dropped, event.seq)
 
     def _introduce(self, event: Any) -> None:
-        said = {name: getattr(event, name) for name in _IDENTITY}
         self.header, self.rank = event.timestamp, event.rank
-        self.process = Process(
-            proc=self.proc,
-            pod=event.pod_name,
-            pod_uid=event.pod_uid,
-            namespace=event.pod_namespace,
-            node=event.node_name,
-            hostname=event.hostname,
-            version=event.version,
-            identity={name: value for name, value in said.items() if value is not None},
-        )
+        self.process = process_of(event)
 
     def complete(self) -> list[Load]:
         """The loads that are complete now; they are forgotten here."""
@@ -261,6 +251,21 @@ class OpenLoad:
         return story.load(
             process, events[0], events[-1], outcome, missing=missing, more=self.counted
         )
+
+
+def process_of(header: Any) -> Process:
+    """The process that a header tells of."""
+    said = {name: getattr(header, name) for name in _IDENTITY}
+    return Process(
+        proc=header.proc,
+        pod=header.pod_name,
+        pod_uid=header.pod_uid,
+        namespace=header.pod_namespace,
+        node=header.node_name,
+        hostname=header.hostname,
+        version=header.version,
+        identity={name: value for name, value in said.items() if value is not None},
+    )
 
 
 def _unite(book: Book, other: Book) -> None:

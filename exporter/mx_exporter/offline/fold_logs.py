@@ -9,14 +9,15 @@ from typing import NamedTuple
 from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..core.state import Overlap, State
-from ..core.window import ALWAYS, Window
 from ..directory.generations import Generations
 from ..errors import MxError, UsageError
+from ..loads.selection import EVERY
 from .engines.process_pool import group, processes, spread
 from .fold_sources import Outcome, fold_sources, settle
 from .inputs import SnapshotInput, find_inputs, merge_snapshots
 from .read_sources import Read
 from .reader import ignore
+from .scope import WHOLE, Scope
 from .sources import Found, Source
 from .writers import Writers
 
@@ -36,8 +37,7 @@ def fold_logs(
     max_series: int | None = None,
     jobs: int | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
-    window: Window = ALWAYS,
-    group_by: tuple[str, ...] = (),
+    scope: Scope = WHOLE,
 ) -> Folded:
     """Fold ``logs`` once.
 
@@ -47,9 +47,8 @@ def fold_logs(
     :param jobs: processes at most; None: as many as there are cores.
     :param progress: told how many bytes there are to read; returns what is told, again and again,
         how many more were read.
-    :param window: the time of what is folded.
-    :param group_by: labels of `grouped.HEADER_LABELS`: a state for each group of processes.
-    :raises UsageError: a path names nothing; a snapshot does not tell what is in the window.
+    :param scope: what of them is folded.
+    :raises UsageError: a path names nothing; a snapshot does not tell what of it is in the scope.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     :raises StartOver: an exporter compacted one of the directories meanwhile.
     """
@@ -61,7 +60,7 @@ def fold_logs(
                 "Put a good one in its place, or name the segments alone to go without it"
             )
     for given in snapshots:
-        _cut(catalog, given, window)
+        _cut(catalog, given, scope)
     seen = ignore if progress is None else progress(sum(s.size for s in found.sources))
     outcome = fold_all(
         catalog,
@@ -72,8 +71,7 @@ def fold_logs(
         max_series=max_series,
         jobs=jobs,
         seen=seen,
-        window=window,
-        group_by=group_by,
+        scope=scope,
     )
     return Folded(found, snapshots, outcome)
 
@@ -88,8 +86,7 @@ def fold_all(
     max_series: int | None = None,
     jobs: int | None = None,
     seen: Callable[[int], None] = ignore,
-    window: Window = ALWAYS,
-    group_by: tuple[str, ...] = (),
+    scope: Scope = WHOLE,
 ) -> Outcome:
     """Fold all sources, in several processes where that pays and changes nothing: their states
     merge to the same bytes as one process would give, since merging is exact.
@@ -99,7 +96,6 @@ def fold_all(
     :param max_series: of each `Fold`.
     :param jobs: processes at most; None: one a core.
     :param seen: told the bytes that were read since it was told last.
-    :param window: see `fold_logs`, as ``group_by``.
     :raises StartOver: a source is gone, and its directory has another snapshot.
     """
     base = State(catalog) if base is None else base
@@ -116,28 +112,30 @@ def fold_all(
                 max_series,
                 min(jobs, len(groups)),
                 seen,
-                window,
-                group_by,
+                scope,
             )
         except Overlap:
             pass  # the files do not hold the writers that their names say
-    return fold_sources(
-        catalog, sources, writers, base, generations, max_series, seen, window, group_by
-    )
+    return fold_sources(catalog, sources, writers, base, generations, max_series, seen, scope)
 
 
-def _cut(catalog: Catalog, given: SnapshotInput, window: Window) -> None:
-    """Leave of a snapshot what is in the window."""
+def _cut(catalog: Catalog, given: SnapshotInput, scope: Scope) -> None:
+    """Leave of a snapshot what is in the scope."""
     state = given.snapshot.state
     last = state.last_event
-    cut = window.cut_state(catalog, state)
+    cut = scope.window.cut_state(catalog, state)
     if cut is None:
-        raise UsageError(
-            f"{given.source.shown}: stands for events up to {last}, and keeps no times of them, so "
-            "what of it is in that time cannot be told: name the archive, or the segments alone to "
-            "go without it"
-        )
+        raise _cannot(given, f"events up to {last}, and keeps no times of them", "in that time")
+    if cut.events and scope.selection != EVERY:
+        raise _cannot(given, "events of all loads, and keeps none of them", "of these")
     given.snapshot.state = cut
+
+
+def _cannot(given: SnapshotInput, holds: str, wanted: str) -> UsageError:
+    return UsageError(
+        f"{given.source.shown}: stands for {holds}, so what of it is {wanted} cannot be told: "
+        "name the archive, or the segments alone to go without it"
+    )
 
 
 def _spread(
@@ -149,14 +147,13 @@ def _spread(
     max_series: int | None,
     jobs: int,
     seen: Callable[[int], None],
-    window: Window,
-    group_by: tuple[str, ...],
+    scope: Scope,
 ) -> Outcome:
     parts = [base.split_off(catalog, {source.proc for source in group}) for group in groups]
     settle(Fold(catalog, base), writers)
-    whole = Outcome({("",) * len(group_by): base}, Read())
+    whole = Outcome({scope.nobody: base}, Read())
     tasks = (
-        (catalog, group, writers, part, generations, max_series, ignore, window, group_by)
+        (catalog, group, writers, part, generations, max_series, ignore, scope)
         for group, part in zip(groups, parts, strict=True)
     )
     for at, part in spread(fold_sources, tasks, jobs):

@@ -9,10 +9,10 @@ from ..core.catalog import Catalog
 from ..core.fold import Fold
 from ..core.grouped import Group, GroupedFold
 from ..core.state import State
-from ..core.window import ALWAYS, Window
 from ..directory.generations import Generations
 from .read_sources import Read, read_sources
 from .reader import ignore
+from .scope import WHOLE, Cutting, Scope
 from .sources import Source
 from .writers import Writers
 
@@ -48,16 +48,19 @@ def fold_sources(
     generations: Generations | None = None,
     max_series: int | None = None,
     seen: Callable[[int], None] = ignore,
-    window: Window = ALWAYS,
-    group_by: tuple[str, ...] = (),
+    scope: Scope = WHOLE,
 ) -> Outcome:
     """Fold sources one after the other, and settle the writers that are gone."""
-    grouped = GroupedFold(catalog, group_by, base, max_series) if group_by else None
+    grouped = GroupedFold(catalog, scope.group_by, base, max_series) if scope.group_by else None
     fold = Fold(catalog, None if grouped else base, max_series)
     feed = fold.feed if grouped is None else grouped.feed
-    read = Read()
+    read, cutting = Read(), Cutting(scope, writers.alive)
     for events, procs in read_sources(catalog.decoder, sources, writers, read, generations, seen):
-        feed(events if window == ALWAYS else window.cut(events, writers.alive), procs)
+        if grouped is not None:
+            grouped.meet(events)
+        feed(cutting.cut(events, procs), procs)
+    for events in cutting.rest(catalog.decoder):
+        feed(events, set())
     if grouped is not None:
         return Outcome(grouped.settle(writers.alive), read)
     settle(fold, writers)

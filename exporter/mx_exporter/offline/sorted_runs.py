@@ -5,13 +5,19 @@ from __future__ import annotations
 import heapq
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO
+
+from ..core.decode import Decoder, Event, Rejected
 
 #: Bytes that are kept until they are written to a file as a sorted run.
 _KEPT = 32 * 1024 * 1024
 
 #: Files that are open at most: so many runs are merged to one.
 _OPEN = 64
+
+#: Lines that are decoded at a time.
+_AT_ONCE = 2_000
 
 #: Ends a line's key.
 _SEPARATOR = b"\t"
@@ -70,3 +76,10 @@ class SortedRuns:
         run.writelines(lines)
         run.seek(0)
         self._runs.append(run)
+
+
+def decoded(decoder: Decoder, runs: SortedRuns) -> Iterator[list[Event | Rejected]]:
+    """The events of lines, many at a time."""
+    lines = iter(runs)
+    while some := [line[:-1] for line in islice(lines, _AT_ONCE)]:
+        yield decoder.decode(some)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from mx_exporter.backfill import history as module
 from mx_exporter.cli.main import main
 from mx_exporter.offline import sorted_runs
 from mx_log.files import SNAPSHOT_NAME
@@ -101,7 +100,7 @@ def test_any_order_of_lines_gives_the_same_bytes(
     random.Random(3).shuffle(shuffled)
     (tmp_path / "all.log").write_bytes(b"\n".join(shuffled))
     monkeypatch.setattr(sorted_runs, "_KEPT", 1_000)
-    monkeypatch.setattr(module, "_AT_ONCE", 3)
+    monkeypatch.setattr(sorted_runs, "_AT_ONCE", 3)
     assert lines(tmp_path / "all.log", "--step", "1s") == right
 
 

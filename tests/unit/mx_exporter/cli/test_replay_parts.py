@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.snapshot_codec import dump
 from mx_exporter.core.window import Window
 from mx_exporter.errors import UsageError
+from mx_exporter.loads.selection import Selection
 from mx_exporter.offline.engines import process_pool
 from mx_exporter.option_values import parse_time
 from mx_log.files import SNAPSHOT_NAME
@@ -23,6 +25,7 @@ from tests.support.commands import Run
 from tests.support.folding import follow
 from tests.support.load_logs import ranks, segment
 from tests.support.pages import parse
+from tests.support.simulated_loads import simulate
 
 
 def compact(directory: Path) -> None:
@@ -202,6 +205,126 @@ def test_what_a_snapshot_stands_for_is_of_no_group(tmp_path: Path, run: Run) -> 
     for pod in ("", "a"):
         assert f'receive_total{{pod="{pod}",result="complete",scheme=""}} 1.0' in out.decode()
     assert "mx-metrics.snapshot: a snapshot does not tell processes apart; pod of what" in err
+
+
+def test_a_group_is_known_by_a_header_that_is_not_folded(tmp_path: Path, run: Run) -> None:
+    log = Lines()
+    load = {"engine": "vllm", "model": "m", "load_id": "l"}
+    lines = (log("load_started", model_role="main", **load) for _ in range(1))
+    segment(log, tmp_path, 0, lines, pod_name="a")
+    for scope in (
+        {"window": window_of("2026-01-01T00:00:01.000000Z", None, None)},
+        {"selection": Selection(models=frozenset({"m"}))},
+    ):
+        out = run(tmp_path, group_by=("pod",), **scope)[1].decode()
+        assert 'abandoned_total{engine="vllm",model="m",phase="",pod="a",scheme=""} 1.0' in out
+        assert "mx_build_info{" not in out
+
+
+# --------------------------------------------------------------------------------------
+# Of some loads
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Logs of a few ranks, and of a process of the same that observes what nobody timed."""
+    place = tmp_path_factory.mktemp("fleet")
+    simulate(["retry", "killed"], pod="a", node="n-1", model="m-1", scheme="v1").write(place)
+    simulate(["artifacts", "miss"], pod="b", node="n-2", rank=1, model="m-2").write(place)
+    simulate(["retry"], pod="b", node="n-2", rank=2, model="m-1", engine="sglang").write(place)
+    log = Lines("c" * 12, rank=3)
+    segment(log, place, 1, observed(log), hostname="c")
+    return place
+
+
+def observed(log: Lines) -> Iterator[bytes]:
+    """A load whose start is missing, with another one within it, one without any, and an event of
+    none."""
+    load = {"engine": "vllm", "model": "m-1"}
+    other = {"engine": "x", "model": "m-2"}
+    end = {"model_role": "main", "timed": False, "seconds": 3.0, "outcome": "success"}
+    yield log("nixl_received", result="partial", load_id="cut")
+    yield log("load_phase_finished", phase="chain", seconds=2.0, load_id="cut", **load)
+    yield log("load_finished", load_id="cut", **other, **end)
+    yield log("load_finished", **load, **end)
+    yield log("nixl_received", result="complete")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--pod", "a"],
+        ["--pod", "models/b", "--pod", "c"],
+        ["--node", "n-2", "--rank", "1"],
+        ["--rank", "3"],
+        ["--scheme", "v1"],
+        ["--model", "m-1"],
+        ["--model", "m-2", "--pod", "c"],
+        ["--engine", "sglang", "--engine", "x"],
+        ["--engine", "vllm", "--model", "m-1", "--since", "2026-01-01T00:00:20Z"],
+        ["--model", "none"],
+    ],
+    ids=" ".join,
+)
+def test_a_filter_gives_what_the_events_that_it_means_give(
+    options: list[str], fleet: Path, tmp_path: Path, mx_metrics: Run
+) -> None:
+    part, shuffled = tmp_path / "part.jsonl", tmp_path / "all.log"
+    assert mx_metrics("events", *options, fleet, "-o", part)[0] == 0
+    right = mx_metrics("replay", "--openmetrics", part)[1]
+    lines = load_logs.lines_of(sorted(fleet.iterdir()))
+    random.Random(1).shuffle(lines)
+    shuffled.write_bytes(b"\n".join(lines) + b"\n")
+    for logs in (fleet, shuffled):
+        found = mx_metrics("replay", "--openmetrics", *options, logs)
+        assert found == (0, right, ""), "no number is lost for not being meant"
+
+
+def test_processes_filter_apart(
+    fleet: Path, mx_metrics: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = mx_metrics("replay", "--model", "m-1", "--jobs", "1", fleet)
+    monkeypatch.setattr(process_pool, "WORTH_SPREADING", 0)
+    assert mx_metrics("replay", "--model", "m-1", "--jobs", "2", fleet) == right
+
+
+def test_events_of_a_load_go_with_it(fleet: Path, mx_metrics: Run) -> None:
+    def sums(*options: str) -> dict[str, float]:
+        found = parse(mx_metrics("replay", *options, fleet)[1].decode())
+        return {
+            name: sum(value for (each, _), value in found.items() if each == name)
+            for name in ("mx_load_seconds_count", "mx_nixl_receive_total", "mx_build_info")
+        }
+
+    every, first, second = sums(), sums("--model", "m-1"), sums("--model", "m-2")
+    for name in ("mx_load_seconds_count", "mx_nixl_receive_total"):
+        outside = name == "mx_nixl_receive_total"  # one that is of no load
+        assert min(first[name], second[name]) > 0
+        assert first[name] + second[name] + outside == every[name]
+    assert first["mx_build_info"] == 0, "a header is of no load"
+    assert sums("--pod", "a")["mx_build_info"] == 1
+
+
+def test_what_is_no_event_is_said_whatever_is_meant(
+    fleet: Path, tmp_path: Path, mx_metrics: Run
+) -> None:
+    log = tmp_path / "all.log"
+    log.write_bytes(b"\n".join([*load_logs.lines_of(sorted(fleet.iterdir())), b'{"event":', b""]))
+    every = mx_metrics("replay", log)
+    assert "1 line rejected" in every[2]
+    assert mx_metrics("replay", "--pod", "none", log) == (0, b"", every[2])
+
+
+def test_a_snapshot_keeps_no_events(tmp_path: Path, run: Run) -> None:
+    log = Lines()
+    segment(log, tmp_path, 0, [log("nixl_received", result="complete")])
+    compact(tmp_path)
+    said = r"mx-metrics\.snapshot: stands for events of all loads, and keeps none of them, so what "
+    with pytest.raises(UsageError, match=said):
+        run(tmp_path, selection=Selection(ranks=frozenset({0})))
+    late = window_of("2026-01-02T00:00:00.000000Z", None, None)
+    found = run(tmp_path, selection=Selection(ranks=frozenset({0})), window=late)
+    assert found == (0, b"", ""), "what lies before the window is not asked for"
 
 
 # --------------------------------------------------------------------------------------
