@@ -13,7 +13,7 @@ SOAK_SECONDS ?= 3600
 TORCH  ?= torch==2.13.0
 CLIENT ?= modelexpress==0.7.0
 
-.PHONY: help demo test test-client test-pythons bench soak mutants lint docs screenshots dist tools clean
+.PHONY: help demo test test-thorough test-client test-pythons bench soak mutants lint docs screenshots dist tools clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "             ARGS=\"--keep DIR\": the log stays)"
 	@echo "make test    the whole suite (MX_TEST_ALL=1: nothing may be left out; MX_TEST_BUSY=3:"
 	@echo "             beside three busy loops)"
+	@echo "make test-thorough   the same with many more examples and a longer storm of crashes"
 	@echo "make bench   the table of docs/performance.md, in ten minutes (ARGS=\"--json FILE\")"
 	@echo "make soak    eight ranks at 2,000 events/s for SOAK_SECONDS=3600"
 	@echo "make test-client   the real client's code, in an environment with torch"
@@ -36,6 +37,9 @@ demo: $(VENV)/.exporter
 
 test: $(VENV)/.test tools
 	$(BIN)/python -m pytest $(ARGS)
+
+test-thorough: $(VENV)/.test tools
+	CRASH_SECONDS=60 $(BIN)/python -m pytest --hypothesis-profile thorough $(ARGS)
 
 bench: $(VENV)/.bench
 	@tests/support/bring_tools.sh mtail

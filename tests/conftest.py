@@ -27,15 +27,16 @@ ALL = pytest.StashKey[bool]()
 #: Processes that keep the machine busy during the run.
 BUSY = pytest.StashKey[list[subprocess.Popen[bytes]]]()
 
-# A busy machine may be slow at anything, so no example has a time limit.
+# How many examples hypothesis tries: `--hypothesis-profile` names another profile. A test that wants
+# more or fewer takes a multiple. A busy machine may be slow at anything, so none has a time limit.
 hypothesis.settings.register_profile(
-    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "thorough", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
+for profile, examples in {"suite": 30, "few": 10}.items():
+    hypothesis.settings.register_profile(
+        profile, hypothesis.settings.get_profile("thorough"), max_examples=examples
+    )
 hypothesis.settings.load_profile("suite")
-# For what was tried well with another Python. A test that wants more examples takes a multiple.
-hypothesis.settings.register_profile(
-    "few", hypothesis.settings.get_profile("suite"), max_examples=10
-)
 
 #: Modules whose tests share something costly: one worker runs all tests of such a module.
 TOGETHER = (
@@ -72,10 +73,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores, since tests wait more than they compute. None for tests that
+    """Three more than there are cores, since tests wait more than they compute. None for tests that
     are asked for by name: they run in this process, in their order."""
     by_name = any("::" in each or each.endswith(".py") for each in config.args)
-    return 0 if by_name or config.option.keyword else len(os.sched_getaffinity(0)) + 1
+    return 0 if by_name or config.option.keyword else len(os.sched_getaffinity(0)) + 3
 
 
 @pytest.hookimpl(optionalhook=True)

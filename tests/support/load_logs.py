@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import Lines
+from tests.support.log_lines import finished
 
 
 def loads(log: Lines, count: int, rng: random.Random, *, end: bool = True) -> Iterator[bytes]:
@@ -41,7 +42,7 @@ def loads(log: Lines, count: int, rng: random.Random, *, end: bool = True) -> It
 def ranks(
     directory: Path, *, processes: int = 3, segments: int = 2, count: int = 3, end: bool = True
 ) -> list[Path]:
-    """Write the finished segments of some processes; returns their paths."""
+    """Write the segments of some processes, a minute ago if they end; returns their paths."""
     directory.mkdir(exist_ok=True)
     rng = random.Random(7)
     paths = []
@@ -50,7 +51,8 @@ def ranks(
         for n in range(segments):
             final = n == segments - 1
             lines = loads(log, count, rng, end=end or not final)
-            paths.append(segment(log, directory, n, lines))
+            path = segment(log, directory, n, lines)
+            paths.append(finished(path) if end else path)
     return paths
 
 

@@ -55,6 +55,14 @@ class Terminal:
             assert time.monotonic() < deadline, "\n".join([f"no {texts}", *shown])
             select.select([self._fd], [], [], 0.1)
 
+    def result(self) -> int:
+        """Wait for the program's end and return its exit status.
+
+        Its output is read meanwhile: a program that leaves a terminal waits until all is read.
+        """
+        support.wait_until(lambda: (self.read(), self.process.poll() is not None)[1])
+        return self.process.result()
+
     @property
     def attributes(self) -> list[object]:
         """The terminal's own settings, as programs leave them."""

@@ -13,8 +13,8 @@ from tests.support.books import all_gone, books_close
 from tests.support.crashing import Crashes
 from tests.support.pages import replayed
 
-#: How long ranks and exporter are killed.
-SECONDS = float(os.environ.get("CRASH_SECONDS", "60"))
+#: How long ranks and exporter are killed; `make test-thorough` asks for a minute.
+SECONDS = float(os.environ.get("CRASH_SECONDS", "20"))
 
 SEED = int(os.environ.get("CRASH_SEED", "20260101"))
 

@@ -143,7 +143,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples)
 @given(logs(), STEPS, st.booleans())
 def test_a_closed_book_is_as_a_full_one(lines, steps, again):
     """Whatever is late, and whoever is gone meanwhile: also by way of a snapshot and a merge."""

@@ -37,7 +37,7 @@ from tests.support.pages import parse
 from tests.support.writers import Writer
 
 SETTINGS = settings(
-    max_examples=150,
+    max_examples=settings().max_examples * 3 // 2,
     stateful_step_count=50,
     derandomize=True,
     database=None,

@@ -29,7 +29,7 @@ def finish(timeline: Timeline, found: list[Load], lines: list[bytes]) -> list[Lo
     return in_order(found + timeline.finish(set(), procs))
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples)
 @given(seed=st.integers(0, 2**32), doubles=st.integers(0, 5), packed=st.booleans())
 def test_any_order_and_any_split_give_the_same_loads(seed: int, doubles: int, packed: bool) -> None:
     lines = two_ranks()
@@ -48,7 +48,7 @@ def test_any_order_and_any_split_give_the_same_loads(seed: int, doubles: int, pa
     assert finish(timeline, found, lines) == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples)
 @given(seed=st.integers(0, 2**32))
 def test_timelines_of_parts_of_a_log_merge(seed: int) -> None:
     lines = two_ranks()

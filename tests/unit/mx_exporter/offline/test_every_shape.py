@@ -109,7 +109,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
     block=st.sampled_from([300, 4096, 128 * 1024]),
 )
 @settings(
-    max_examples=40,
+    max_examples=settings().max_examples,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -78,7 +78,7 @@ def test_it_follows_the_events_of_a_rank(spawn: support.Spawner, tmp_path: Path)
         assert "error" in row(shown, "feedfacecafe")
         assert all(len(line) <= 80 for line in shown)
         terminal.press("q")
-        assert terminal.process.result() == 0
+        assert terminal.result() == 0
         # Nothing of ours is left in the directory, and the terminal is as it was.
         assert [path.name for path in directory.iterdir()] == [writer.path.name]
         assert terminal.attributes == terminal.before
@@ -126,7 +126,7 @@ def test_an_exporter_elsewhere(spawn: support.Spawner, tmp_path: Path) -> None:
         # What was there stays, and the reason is said.
         terminal.wait_for("cannot be reached", "Load feedfacecafe: running")
         terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.process.result() == 128 + signal.SIGTERM
+        assert terminal.result() == 128 + signal.SIGTERM
         assert terminal.attributes == terminal.before
 
 
@@ -141,7 +141,7 @@ def test_hostile_values_are_text(spawn: support.Spawner, tmp_path: Path) -> None
         terminal.press("\r")
         terminal.wait_for("Load \\x1b[2J", "q quit")
         terminal.press("q")
-        assert terminal.process.result() == 0
+        assert terminal.result() == 0
 
 
 @pytest.mark.parametrize(
