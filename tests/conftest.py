@@ -27,8 +27,8 @@ ALL = pytest.StashKey[bool]()
 #: Processes that keep the machine busy during the run.
 BUSY = pytest.StashKey[list[subprocess.Popen[bytes]]]()
 
-# How many examples hypothesis tries: `--hypothesis-profile` names another profile. A test that wants
-# more or fewer takes a multiple. A busy machine may be slow at anything, so none has a time limit.
+# How many examples hypothesis tries: `--hypothesis-profile` names another profile. A test that
+# wants more or fewer takes a multiple. A busy machine may be slow at anything: none has a limit.
 hypothesis.settings.register_profile(
     "thorough", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
