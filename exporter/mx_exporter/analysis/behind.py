@@ -14,7 +14,8 @@ from ..offline.lookup import close_seams
 from ..offline.parts import Seams
 from ..offline.read_sources import Read
 from ..offline.reader import files, ignore, read_file
-from ..offline.sources import Source, Unreadable
+from ..offline.sources import Source
+from ..offline.stores import Unreadable, shown
 from ..offline.tally import Tally
 from .selector import Selector
 
@@ -86,7 +87,7 @@ class BehindReader:
                     self.found.generations.check()
                 self.read.problems.append((source, error))
         for file, number, events in close_seams(seams, decoder, tallies.__getitem__):
-            yield from self._of_lines(file, number, events, set())
+            yield from self._of_lines(shown(file), number, events, set())
 
     def _of_source(
         self, source: Source, seams: Seams, tally: Tally, tallies: dict[str, Tally]
@@ -94,7 +95,7 @@ class BehindReader:
         writing = source.path in self._writers.open
         procs = self._writers.alive if writing else set()
         for file, content in files(source, self._seen):
-            tallies[file.shown] = tally
+            tallies[file.name] = tally
             for number, events in read_file(
                 file,
                 content,

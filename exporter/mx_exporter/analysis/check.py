@@ -23,7 +23,8 @@ from ..offline.inputs import find_inputs, merge_snapshots
 from ..offline.lookup import close_seams
 from ..offline.parts import Seams
 from ..offline.reader import files, read_file
-from ..offline.sources import Source, Unreadable
+from ..offline.sources import Source
+from ..offline.stores import Unreadable
 from ..offline.tally import Tally
 from ..offline.writers import Writers
 from .check_report import FileReport, Report, SnapshotReport, Totals
@@ -53,7 +54,7 @@ def examine(catalog: Catalog, logs: tuple[str, ...]) -> Report:
         if any(report.unreadable and report.unreadable.vanished for report in given):
             found.generations.check()
         all_files += given
-        by_path.update((report.source.shown, report) for report in given)
+        by_path.update((report.source.name, report) for report in given)
     tally_of = {path: report.tally for path, report in by_path.items()}
     for path, number, events in close_seams(seams, catalog.decoder, tally_of.__getitem__):
         with by_path[path].watching(fold.state):

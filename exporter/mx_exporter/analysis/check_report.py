@@ -22,7 +22,8 @@ from ..core.ledger import Book
 from ..core.ranges import Ranges
 from ..core.state import State, add_to
 from ..offline.inputs import SnapshotInput
-from ..offline.sources import Found, Source, Unreadable
+from ..offline.sources import Found, Source
+from ..offline.stores import Unreadable
 from ..offline.tally import Tally
 from ..offline.writers import Writers
 from .text_table import harmless

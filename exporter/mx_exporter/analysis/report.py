@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from datetime import datetime, timezone
 
 from mx_log.words import counted
@@ -17,14 +17,14 @@ from ..loads.selection import Selection
 from ..offline.absence import without_events
 from ..offline.fold_logs import fold_logs
 from ..offline.read_loads import LoadReader
-from ..offline.sources import STDIN
+from ..offline.reader import raw_blocks
+from ..offline.sources import Source
+from ..offline.stores import Unreadable, shown
 from ..pages.report import MOST_INPUTS, Input, Sources
 from ..pages.sums import Sums
 from .compare import Side, compare
 from .compare_text import text_lines
 from .text_table import Style
-
-_BLOCK = 1024 * 1024
 
 #: What could not be read: problems that are listed one by one.
 _PROBLEMS = 100
@@ -53,10 +53,10 @@ class Gathered:
         #: Something that was named is not in it.
         self.short = False
         self._problems: list[str] = []
-        self._files: dict[str, str] = {}
+        self._files: dict[str, Source] = {}
         pair = len(logs) == 2
         sides = []
-        for name, given in [(one, (one,)) for one in logs] if pair else [("", logs)]:
+        for name, given in [(shown(one), (one,)) for one in logs] if pair else [("", logs)]:
             reader = LoadReader(catalog, given, selection=selection, jobs=jobs, progress=progress)
             side = Side(name, [])
             for load in reader:
@@ -72,15 +72,14 @@ class Gathered:
             self.compared = list(text_lines(compare(*sides), (), Style()))
         elif pair:
             self._problems.append("One of the two has no load, so they are not compared.")
-        files = list(self._files.items())
+        files = list(self._files.values())
         if len(self._problems) > _PROBLEMS:
             self._problems[_PROBLEMS:] = [f"{len(self._problems) - _PROBLEMS} more"]
         self.sources = Sources(
             inputs=[
-                _input(name, path, hashed=number < MOST_INPUTS)
-                for number, (path, name) in enumerate(files)
+                _input(source, hashed=number < MOST_INPUTS) for number, source in enumerate(files)
             ],
-            books=list(_books(catalog, logs, self._files, jobs)),
+            books=list(_books(catalog, logs, files, jobs)),
             problems=self._problems,
             command=command,
             made=datetime.now(timezone.utc).strftime("made on %Y-%m-%d at %H:%M:%S UTC"),
@@ -91,7 +90,7 @@ class Gathered:
         absent = list(without_events(reader.found, reader.snapshots, reader.read.tallies))
         self.short = self.short or bool(reader.read.short or absent)
         for source in (*reader.found.sources, *(given.source for given in reader.snapshots)):
-            self._files.setdefault(source.path, source._replace(member="").shown)
+            self._files.setdefault(source.path, source._replace(member=""))
         self._problems += [f"{source.shown}: {error}" for source, error in reader.read.problems]
         self._problems += absent
         if reader.compacted:
@@ -101,30 +100,30 @@ class Gathered:
             )
 
 
-def _input(name: str, path: str, *, hashed: bool) -> Input:
-    if path == STDIN:
-        return Input(name, None, "it can be read but once")
+def _input(source: Source, *, hashed: bool) -> Input:
+    if not source.lasts:
+        return Input(source.shown, None, "it can be read but once")
     try:
-        size = os.path.getsize(path)
-        return Input(name, size, _digest(path) if hashed else "")
-    except OSError as error:
-        return Input(name, None, error.strerror or str(error))
+        return Input(source.shown, source.size, _digest(source) if hashed else "")
+    except Unreadable as error:
+        return Input(source.shown, None, str(error))
 
 
-def _digest(path: str) -> str:
+def _digest(source: Source) -> str:
     found = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
+    with closing(source.opened()) as stream:
+        for block in raw_blocks(stream):
             found.update(block)
     return found.hexdigest()
 
 
 def _books(
-    catalog: Catalog, logs: tuple[str, ...], files: Container[str], jobs: int | None
+    catalog: Catalog, logs: tuple[str, ...], files: Iterable[Source], jobs: int | None
 ) -> Iterator[tuple[str, str]]:
     """What became of each number, by a fold of the same logs."""
-    if STDIN in files:
-        yield "the books", "are not known of standard input, which can be read but once"
+    once = [source.shown for source in files if not source.lasts]
+    if once:
+        yield "the books", f"are not known of {once[0]}, which can be read but once"
         return
     try:
         state = fold_logs(catalog, logs, jobs=jobs).outcome.state

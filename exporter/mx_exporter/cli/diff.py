@@ -152,6 +152,7 @@ def _read(
     from ..core.builtin import CATALOG
     from ..loads.measured import measured
     from ..offline.read_loads import LoadReader
+    from ..offline.stores import shown
 
     if is_baseline(name):
         return load(name), False
@@ -169,6 +170,7 @@ def _read(
     )
     loads = list(figures)
     progress.clear()
+    name = shown(name)
     if reader.compacted:
         say(f"{name}: {reader.compacted} events are left in a snapshot alone, and their loads not")
     say_problems(reader.read)

@@ -88,6 +88,7 @@ def _story(
     from ..loads.as_json import as_dict
     from ..loads.model import Load
     from ..offline.read_loads import LoadReader
+    from ..offline.stores import shown
 
     with Progress() as progress:
         work = partial(_entry, prefix=load_id.strip().lower(), selection=selection)
@@ -116,7 +117,7 @@ def _story(
     else:
         lines = story_lines(load, _others(meant[0], entries), style())
         if "-" not in logs:
-            given = shlex.join(["--load", load.load_id or "", *logs])
+            given = shlex.join(["--load", load.load_id or "", *map(shown, logs)])
             lines.append(f"Its lines: {PROG} events {given}")
         put("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
     return int(reader.read.short or absent)

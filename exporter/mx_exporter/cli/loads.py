@@ -161,9 +161,11 @@ def _table(
 
 
 def _next(summary: Summary, logs: tuple[str, ...]) -> Iterator[bytes]:
+    from ..offline.stores import shown
+
     first = next((load.load_id for load in summary.worst() if load.load_id), None)
     if first and "-" not in logs:
-        yield _line(f"\nNext: {PROG} explain {shlex.join([first, *logs])}")
+        yield _line(f"\nNext: {PROG} explain {shlex.join([first, *map(shown, logs)])}")
 
 
 def _line(text: str) -> bytes:

@@ -83,11 +83,11 @@ def replay(
 ) -> int:
     """Fold LOGS and print the metrics that a scrape would have shown.
 
-    LOGS are directories, files, globs, or - for standard input; plain, compressed or archives; as
-    they were written or as log collectors and tools give them back, with the snapshots of
-    directories that were compacted. Without LOGS: the directory of the environment. --pod and
-    --node mean where an event's process ran, --model and --engine what its load loads. Nothing is
-    changed. Exits with 1 when LOGS hold no event.
+    LOGS are directories, files, globs, addresses (s3://BUCKET/LOGS, https://HOST/LOG), or - for
+    standard input; plain, compressed or archives; as they were written or as log collectors and
+    tools give them back, with the snapshots of directories that were compacted. Without LOGS: the
+    directory of the environment. --pod and --node mean where an event's process ran, --model and
+    --engine what its load loads. Nothing is changed. Exits with 1 when LOGS hold no event.
     """
     settings = read_settings(flags, names=["source_id_label", "created_series", "catalog"])
     from ..tables.read import catalog_of

@@ -39,9 +39,10 @@ def report(logs: tuple[str, ...], output: str, selection: Selection, jobs: int |
     from ..analysis.report import Gathered
     from ..core.builtin import CATALOG
     from ..directory.generations import retry_overtaken
+    from ..offline.stores import shown
     from ..pages.report import pieces
 
-    command = shlex.join([PROG, "report", *logs, "-o", output])
+    command = shlex.join([PROG, "report", *map(shown, logs), "-o", output])
     with Progress() as progress:
         found = retry_overtaken(
             lambda: Gathered(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from mx_log.files import is_ours
 from mx_log.words import counted
 
 from ..errors import MxError
 from .inputs import SnapshotInput
-from .sources import STDIN, Found, ours_in, shown
+from .local import STDIN
+from .sources import Directory, Found, ours_in
+from .stores import shown
 from .tally import Tally
 
 #: Names that are shown.
@@ -31,6 +34,7 @@ def without_events(
     """
     stand_for = {given.source.argument for given in snapshots}
     some = any(tally.events for tally in tallies.values())
+    directories = {directory.path: directory for directory in found.directories}
     for argument in found.arguments:
         tally = tallies.get(argument, Tally())
         if argument in stand_for or tally.events:
@@ -40,8 +44,8 @@ def without_events(
             continue  # each is told of as a fault, or what it says is known by another line
         if tally.lines:
             yield f"{name}: {_of(tally)}"
-        elif argument in found.directories and not any(_segments_in(argument)):
-            yield f"{name}: {_of_directory(argument)}"
+        elif argument in directories and not any(_segments_in(directories[argument])):
+            yield _of_directory(directories[argument])
 
 
 def _of(tally: Tally) -> str:
@@ -54,25 +58,27 @@ def _of(tally: Tally) -> str:
     return told
 
 
-def _segments_in(directory: str) -> Iterator[object]:
+def _segments_in(directory: Directory) -> Iterator[object]:
     try:
         yield from ours_in(directory)
     except MxError:
         return
 
 
-def _of_directory(directory: str) -> str:
-    nothing = "no segments there (events-<12 hex digits>-<number>.jsonl, plain or compressed)"
+def _of_directory(directory: Directory) -> str:
+    nothing = (
+        f"{shown(directory.path)}: no segments there (events-<12 hex digits>-<number>.jsonl, plain "
+        "or compressed)"
+    )
     names, directories = [], 0
     try:
-        with os.scandir(directory) as entries:
-            for entry, _ in zip(entries, range(_LOOKED_AT), strict=False):
-                if entry.is_dir():
-                    directories += 1
-                elif not is_ours(entry.name):
-                    names.append(entry.name)
-    except OSError as error:
-        return f"cannot be listed: {error.strerror}"
+        for entry in islice(directory.store.entries(directory.path), _LOOKED_AT):
+            if entry.is_directory:
+                directories += 1
+            elif not is_ours(entry.name):
+                names.append(entry.name)
+    except MxError as error:
+        return str(error)
     told = []
     endings = Counter(os.path.splitext(name)[1] for name in names)
     client = endings.pop(".db", 0)
@@ -86,5 +92,5 @@ def _of_directory(directory: str) -> str:
         told.append(counted(directories, "directory", "directories"))
     if not told:
         return f"{nothing}, and nothing else"
-    advice = f"; to read other files name them: '{shown(os.path.join(directory, '*'))}'"
+    advice = f"; to read other files name them: '{shown(os.path.join(directory.path, '*'))}'"
     return f"{nothing}, but {' and '.join(told)}" + (advice if others else "")

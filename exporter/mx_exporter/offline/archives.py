@@ -11,7 +11,7 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, NamedTuple
 
 from .decompress import HEAD, MAX_LAYERS, Damaged, peek, unpack
@@ -30,11 +30,15 @@ class Member(NamedTuple):
 
 
 def members(
-    blocks: Iterable[bytes], file: IO[bytes] | None = None, name: str = "", depth: int = 0
+    blocks: Iterable[bytes],
+    whole: Callable[[], IO[bytes] | None] = lambda: None,
+    name: str = "",
+    depth: int = 0,
 ) -> Iterator[Member]:
     """The files that a stream of blocks holds.
 
-    :param file: the same as a file that can be read in any order, which a zip archive needs.
+    :param whole: gives the same as a file that can be read in any order, which a zip archive
+        needs; None: there is none.
     :param name: of the archive in another one.
     :raises Damaged: after all that could be read; so does reading a member's blocks.
     """
@@ -44,13 +48,13 @@ def members(
     elif depth == MAX_LAYERS:
         raise Damaged(f"is packed more than {MAX_LAYERS} times; unpack it first")
     elif head.startswith(_ZIP):
-        if file is None:
+        if (file := whole()) is None:
             raise Damaged("is a zip archive that cannot be read from both ends; unpack it first")
         for inner, content in _zipped(file):
-            yield from members(content, None, _joined(name, inner), depth + 1)
+            yield from members(content, lambda: None, _joined(name, inner), depth + 1)
     else:
         for inner, content in _tarred(stream):
-            yield from members(content, None, _joined(name, inner), depth + 1)
+            yield from members(content, lambda: None, _joined(name, inner), depth + 1)
 
 
 def is_archive(head: bytes) -> bool:

@@ -5,7 +5,6 @@ A directory that an exporter compacted is its snapshot and the segments that rem
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,8 @@ from ..core.snapshot_seal import BadSnapshot, check_size
 from ..core.state import State
 from ..errors import MxError
 from .reader import archived_snapshots, blocks
-from .sources import Found, Source, Unreadable, find
+from .sources import Found, Source, find
+from .stores import Unreadable
 from .writers import Writers, survey
 
 
@@ -108,7 +108,7 @@ def _all(found: Found) -> Iterator[tuple[Source, Callable[[], bytes]]]:
     for source in found.snapshots:
         yield source, partial(_contents, source)
     for source in found.sources:
-        if source.segment is None and os.path.isfile(source.path):  # no pipe, which is read once
+        if source.segment is None and source.lasts:
             try:
                 for member, content in archived_snapshots(source):
                     yield member, partial(_whole, content)

@@ -11,7 +11,8 @@ from ..directory.generations import Generations
 from .lookup import close_seams
 from .parts import Seams
 from .reader import files, ignore, read_file
-from .sources import Source, Unreadable
+from .sources import Source
+from .stores import Unreadable
 from .tally import Tally
 from .writers import Writers
 
@@ -75,7 +76,7 @@ def read_sources(
             writing = source.path in writers.open
             procs = writers.alive if writing else set()
             for file, content in files(source, seen):
-                named[file.shown] = tally
+                named[file.name] = tally
                 for _, events in read_file(file, content, decoder, tally, seams, writing=writing):
                     yield events, procs
         except Unreadable as error:

@@ -7,23 +7,21 @@ served. Everything else is searched for events.
 
 from __future__ import annotations
 
-import errno
-import os
-import select
-import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from itertools import chain
 
 from mx_log.schema import MAX_LINE_BYTES
 
 from ..core.decode import REASONS, Decoder, Event, Rejected, ended
 from ..core.lines import LineSplitter
-from .archives import members
+from .archives import Member, members
 from .decompress import Damaged, unpack
 from .lookup import Batch, Lookup, close_seams
 from .parts import Seams
 from .records import AROUND, Records
-from .sources import STDIN, Source, Unreadable, open_source
+from .sources import Source
+from .stores import Stream, Unreadable
 from .tally import Tally
 
 _BLOCK = 128 * 1024
@@ -50,7 +48,7 @@ def read(
         yield from read_file(
             file, content, decoder, tally, seams, writing=writing, numbered=numbered
         )
-        for _, number, entries in close_seams(seams, decoder, {file.shown: tally}.__getitem__):
+        for _, number, entries in close_seams(seams, decoder, {file.name: tally}.__getitem__):
             yield number, entries
 
 
@@ -90,7 +88,7 @@ def read_file(
             yield from lookup.batches(run)
     for run in records.rest():
         yield from lookup.batches(run, last=True)
-    lookup.close(source.shown, seams)
+    lookup.close(source.name, seams)
     if trouble:
         raise trouble[0]
 
@@ -175,89 +173,60 @@ def files(
     source: Source, seen: Callable[[int], None] = ignore
 ) -> Iterator[tuple[Source, Iterator[bytes]]]:
     """The files that a source is: itself, or those of an archive. Raises `Unreadable`."""
-    fd = _opened(source)
-    try:
-        # A zip archive is read from both ends.
-        regular = source.path != STDIN and os.path.isfile(source.path)
-        with open(fd, "rb", closefd=False) as file:
-            for member in members(_raw(fd, seen), file if regular else None):
-                given = source.within(member.name) if member.name else source
-                if given.passed_over:
-                    continue
-                if not given.snapshot or not member.name:
-                    yield given, _checked(member.blocks)
-                elif source.path == STDIN:
-                    raise Unreadable(
-                        f"holds a snapshot ({member.name}), which is read before all else; "
-                        "name the archive as a file"
-                    )
-    except Damaged as error:
-        raise Unreadable(str(error)) from None
-    except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}") from None
-    finally:
-        if source.path != STDIN:
-            os.close(fd)
+    with _members(source, seen) as found:
+        for member in found:
+            given = source.within(member.name) if member.name else source
+            if given.passed_over:
+                continue
+            if not given.snapshot or not member.name:
+                yield given, _checked(member.blocks)
+            elif not source.lasts:
+                raise Unreadable(
+                    f"holds a snapshot ({member.name}), which is read before all else; "
+                    "name the archive as a file"
+                )
 
 
 def archived_snapshots(source: Source) -> Iterator[tuple[Source, Iterator[bytes]]]:
     """The snapshots in an archive, none in what is no archive. Raises `Unreadable`."""
-    fd = _opened(source)
-    try:
-        with open(fd, "rb", closefd=False) as file:
-            for member in members(_raw(fd, ignore), file):
-                if not member.name:
-                    return
-                given = source.within(member.name)
-                if given.snapshot and not given.passed_over:
-                    yield given, _checked(member.blocks)
-    except Damaged as error:
-        raise Unreadable(str(error)) from None
-    except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}") from None
-    finally:
-        os.close(fd)
+    with _members(source, ignore) as found:
+        for member in found:
+            if not member.name:
+                return
+            given = source.within(member.name)
+            if given.snapshot and not given.passed_over:
+                yield given, _checked(member.blocks)
 
 
 def blocks(source: Source) -> Iterator[bytes]:
     """The bytes of a source that is no archive, decompressed. Raises `Unreadable`."""
-    fd = _opened(source)
-    try:
-        yield from _checked(unpack(_raw(fd, ignore)))
-    except Damaged as error:
-        raise Unreadable(str(error)) from None
-    finally:
-        if source.path != STDIN:
-            os.close(fd)
+    with closing(source.opened()) as stream, _damage_told():
+        yield from unpack(raw_blocks(stream))
 
 
-def _opened(source: Source) -> int:
-    if source.path != STDIN:
-        return open_source(source)
-    if sys.stdin is None:
-        raise Unreadable("is closed")
-    return sys.stdin.fileno()
+@contextmanager
+def _members(source: Source, seen: Callable[[int], None]) -> Iterator[Iterator[Member]]:
+    with closing(source.opened()) as stream, _damage_told():
+        yield members(raw_blocks(stream, seen), stream.whole)
 
 
 def _checked(content: Iterable[bytes]) -> Iterator[bytes]:
-    try:
+    with _damage_told():
         yield from content
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    try:
+        yield
     except Damaged as error:
         raise Unreadable(str(error)) from None
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
 
 
-def _raw(fd: int, seen: Callable[[int], None]) -> Iterator[bytes]:
-    while True:
-        try:
-            block = os.read(fd, _BLOCK)
-        except OSError as error:
-            if error.errno != errno.EAGAIN:
-                raise
-            select.select([fd], [], [])  # a pipe that a shell handed down
-            continue
-        if not block:
-            return
+def raw_blocks(stream: Stream, seen: Callable[[int], None] = ignore) -> Iterator[bytes]:
+    """All bytes of a source as they lie there. Raises `Unreadable`."""
+    while block := stream.read(_BLOCK):
         seen(len(block))
         yield block

@@ -6,25 +6,19 @@ in them, plain or compressed, and nothing else.
 
 from __future__ import annotations
 
-import glob
 import os
-import re
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mx_log.files import SNAPSHOT_NAME, SegmentName, is_ours, parse_segment_name
-from mx_log.locks import NotRegular, open_regular
 
 from ..config import resolve_directory
 from ..directory.generations import Generations
 from ..errors import MxError, UsageError
-
-STDIN = "-"
-
-#: How an address begins.
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+from .local import LOCAL, STANDARD_INPUT, STDIN
+from .remote import Remote
+from .stores import ADDRESS, Entry, Store, Stream, shown
 
 #: Suffixes of compressed files.
 _PACKED = (".gz", ".zst", ".xz", ".bz2")
@@ -35,21 +29,8 @@ _PACKING = 10
 #: A file that was named is a snapshot when its name ends like this.
 _SNAPSHOT_SUFFIX = ".snapshot"
 
-
-def shown(path: str) -> str:
-    """A path as text that any terminal and JSON can take."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-class Unreadable(MxError):
-    """A source cannot be read, or not to its end. ``str()`` says why."""
-
-    def __init__(self, why: str, *, ours: bool = True, vanished: bool = False) -> None:
-        super().__init__(why)
-        #: False for what only bears a segment's name (a link, a FIFO, a directory).
-        self.ours = ours
-        #: There was no such file any more.
-        self.vanished = vanished
+#: An address of this machine.
+_FILE = "file://"
 
 
 class Source(NamedTuple):
@@ -69,12 +50,28 @@ class Source(NamedTuple):
     argument: str = ""
     #: Its name in the archive that it is in; ``path`` is the archive's then.
     member: str = ""
+    #: Where it lies.
+    store: Store = LOCAL
+
+    @property
+    def name(self) -> str:
+        """What tells it from all other sources, and the files of an archive apart."""
+        return f"{self.path}:{self.member}" if self.member else self.path
 
     @property
     def shown(self) -> str:
         """The path as text that any terminal and JSON can take."""
-        path = "standard input" if self.path == STDIN else self.path
-        return shown(f"{path}:{self.member}" if self.member else path)
+        path = "standard input" if self.store == STANDARD_INPUT else shown(self.path)
+        return f"{path}:{shown(self.member)}" if self.member else path
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it can be read more than once."""
+        return self.store.lasts(self.path)
+
+    def opened(self) -> Stream:
+        """Open it. Raises `Unreadable`."""
+        return self.store.open(self.path, listed=self.listed)
 
     def within(self, member: str) -> Source:
         """A file of the archive that this is."""
@@ -87,6 +84,7 @@ class Source(NamedTuple):
             bare.endswith(_SNAPSHOT_SUFFIX),
             argument=self.argument,
             member=member,
+            store=self.store,
         )
 
     @property
@@ -109,7 +107,14 @@ class Source(NamedTuple):
     @property
     def lockable(self) -> bool:
         """Whether a living writer would hold a lock on it."""
-        return self.segment is not None and not self.packed
+        return self.store.live and self.segment is not None and not self.packed
+
+
+class Directory(NamedTuple):
+    """A directory that was named."""
+
+    path: str
+    store: Store = LOCAL
 
 
 @dataclass
@@ -119,7 +124,7 @@ class Found:
     sources: list[Source] = field(default_factory=list)
     snapshots: list[Source] = field(default_factory=list)
     #: Directories that were named, whose new segments belong to the sources as well.
-    directories: list[str] = field(default_factory=list)
+    directories: list[Directory] = field(default_factory=list)
     #: What was named, in order.
     arguments: list[str] = field(default_factory=list)
     #: The snapshots of all directories that may be compacted meanwhile.
@@ -134,6 +139,12 @@ class Found:
             covered[proc] = max(n, covered.get(proc, -1))
         self.sources = [source for source in self.sources if not self.covers(source)]
 
+    def covered_here(self) -> set[str]:
+        """Directories of this machine whose segments a snapshot stands for."""
+        return {
+            _directory(each) for each in self.snapshots if each.store.live
+        } & self.covered.keys()
+
     def covers(self, source: Source) -> bool:
         """Whether a snapshot beside a segment stands for it."""
         return source.segment is not None and any(
@@ -143,7 +154,7 @@ class Found:
 
 
 def _directory(source: Source) -> str:
-    return os.path.realpath(os.path.dirname(source.path))
+    return source.store.parent(source.path)
 
 
 # --------------------------------------------------------------------------------------
@@ -151,8 +162,8 @@ def _directory(source: Source) -> str:
 
 
 def find(logs: Iterable[str]) -> Found:
-    """Resolve the arguments: directories, files, patterns, ``-``; none is the directory of the
-    environment.
+    """Resolve the arguments: directories, files, patterns, addresses, ``-``; none is the directory
+    of the environment.
 
     A path that exists is never taken for a pattern. Raises `UsageError` for one that names
     nothing, `MxError` for a directory that cannot be listed.
@@ -160,23 +171,25 @@ def find(logs: Iterable[str]) -> Found:
     found = Found()
     sources: dict[str, Source] = {}
     snapshots: dict[str, Source] = {}
-    for log in list(logs) or [default_directory()]:
+    for log in map(_without_scheme, list(logs) or [default_directory()]):
         found.arguments.append(log)
-        for path in _matching(log):
-            if path == STDIN:
-                given = [Source(STDIN)]
-            elif os.path.isdir(path):
-                found.directories.append(path)
-                found.generations.note(path)
-                given = list(ours_in(path))
+        store, entries = _matching(log)
+        for entry in entries:
+            if entry.is_directory:
+                directory = Directory(entry.path, store)
+                found.directories.append(directory)
+                if store.live:
+                    found.generations.note(entry.path)
+                given = list(ours_in(directory))
             else:
-                given = [_named(path)]
+                given = [_named(store, entry)]
             for source in (each._replace(argument=log) for each in given):
                 if source.snapshot:
-                    found.generations.note(os.path.dirname(source.path) or os.curdir)
-                    snapshots.setdefault(os.path.realpath(source.path), source)
+                    if store.live:
+                        found.generations.note(os.path.dirname(source.path) or os.curdir)
+                    snapshots.setdefault(store.real(source.path), source)
                 else:
-                    sources.setdefault(os.path.abspath(source.path), source)
+                    sources.setdefault(store.identity(source.path), source)
     found.sources = in_order(sources.values())
     found.snapshots = list(snapshots.values())
     return found
@@ -198,41 +211,26 @@ def default_directory() -> str:
     return directory.path
 
 
-def _matching(log: str) -> list[str]:
+def _without_scheme(log: str) -> str:
+    """An address of this machine as a path."""
+    return log[len(_FILE) :] if log.lower().startswith(_FILE) else log
+
+
+def _matching(log: str) -> tuple[Store, list[Entry]]:
+    """What an argument names, and where that lies."""
     if log == STDIN:
-        return [log]
-    try:
-        os.stat(log)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        if not glob.has_magic(log):
-            raise MxError(f"{log}: cannot be read: {error.strerror}") from None
-    else:
-        return [log]
-    if glob.has_magic(log):
-        matching = sorted(glob.glob(log, recursive=True))
-        if not matching:
-            raise UsageError(f"{log}: nothing matches this pattern")
-        return matching
-    if os.path.islink(log):
-        raise UsageError(f"{log}: a symbolic link to nothing")
-    if _ADDRESS.match(log):
-        raise UsageError(f"{log}: addresses are not read; copy it first, or pipe it into -")
-    raise UsageError(f"{log}: no such file or directory")
+        return STANDARD_INPUT, STANDARD_INPUT.matching(log)
+    if not ADDRESS.match(log) or os.path.lexists(log):
+        return LOCAL, LOCAL.matching(log)
+    store = Remote.of(log)
+    return store, store.matching(log)
 
 
-def _named(path: str) -> Source:
-    bare, packed = _bare(os.path.basename(path))
+def _named(store: Store, entry: Entry) -> Source:
+    bare, packed = _bare(entry.name)
     segment = parse_segment_name(bare)
-    return Source(path, segment, packed, bare.endswith(_SNAPSHOT_SUFFIX), size=_size(path))
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+    snapshot = bare.endswith(_SNAPSHOT_SUFFIX)
+    return Source(entry.path, segment, packed, snapshot, size=entry.size, store=store)
 
 
 def _bare(name: str) -> tuple[str, bool]:
@@ -243,26 +241,29 @@ def _bare(name: str) -> tuple[str, bool]:
     return name, False
 
 
-def ours_in(directory: str, *, must: bool = True) -> Iterator[Source]:
+def ours_in(directory: Directory, *, must: bool = True) -> Iterator[Source]:
     """The segments and the snapshot in a directory.
 
     :raises MxError: it cannot be listed, and it ``must``.
     """
+    path, store = directory
     try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                bare, packed = _bare(entry.name)
-                segment, snapshot = parse_segment_name(bare), bare == SNAPSHOT_NAME
-                if segment is None and not snapshot:
-                    continue
-                try:
-                    size = entry.stat(follow_symlinks=False).st_size
-                except OSError:
-                    size = 0
-                yield Source(entry.path, segment, packed, snapshot, listed=True, size=size)
-    except OSError as error:
+        for entry in store.entries(path):
+            bare, packed = _bare(entry.name)
+            segment, snapshot = parse_segment_name(bare), bare == SNAPSHOT_NAME
+            if segment is not None or snapshot:
+                yield Source(
+                    entry.path,
+                    segment,
+                    packed,
+                    snapshot,
+                    listed=True,
+                    size=entry.size,
+                    store=store,
+                )
+    except MxError:
         if must:
-            raise MxError(f"{directory}: cannot be listed: {error.strerror}") from None
+            raise
 
 
 def in_order(sources: Iterable[Source]) -> list[Source]:
@@ -275,46 +276,3 @@ def in_order(sources: Iterable[Source]) -> list[Source]:
         return False, source.segment.proc, source.segment.n, source.packed
 
     return sorted(sources, key=key)
-
-
-# --------------------------------------------------------------------------------------
-# Descriptors
-
-
-def open_source(source: Source) -> int:
-    """Open a source that is a file, without ever blocking.
-
-    Returns a descriptor that the caller closes. Raises `Unreadable`.
-    """
-    try:
-        if source.listed:
-            return open_regular(source.path)
-        fd = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except NotRegular:
-        raise _left_alone() from None
-    except OSError as error:
-        # A link is not followed, a socket cannot be opened at all.
-        if source.listed and os.path.lexists(source.path) and not _is_regular(source.path):
-            raise _left_alone() from None
-        vanished = isinstance(error, FileNotFoundError)
-        raise Unreadable(f"cannot be opened: {error.strerror}", vanished=vanished) from None
-    if stat.S_ISREG(os.fstat(fd).st_mode) or _is_handed_down(source.path):
-        return fd
-    os.close(fd)
-    raise Unreadable("is no regular file")
-
-
-def _left_alone() -> Unreadable:
-    return Unreadable("is no regular file, left alone", ours=False)
-
-
-def _is_regular(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return True
-
-
-def _is_handed_down(path: str) -> bool:
-    """Whether a shell made the file for us, as in ``replay <(ssh host cat log)``."""
-    return path == "/dev/stdin" or path.startswith(("/dev/fd/", "/proc/self/fd/"))

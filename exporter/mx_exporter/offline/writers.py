@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from mx_log.locks import probe, read_head
 
-from .sources import Found, Source, Unreadable, in_order, open_source, ours_in
+from .local import open_file
+from .sources import Directory, Found, Source, in_order, ours_in
+from .stores import Unreadable
 
 
 @dataclass
@@ -34,8 +36,8 @@ def survey(found: Found) -> Writers:
     looked: set[str] = set()
     newest: dict[str, _Look] = {}
     # By absolute path, but listed as they were named: parents may bar us.
-    named = {os.path.abspath(directory): directory for directory in found.directories}
-    siblings = {directory: directory for directory in found.covered}
+    named = {os.path.abspath(each.path): each.path for each in found.directories if each.store.live}
+    siblings = {directory: directory for directory in found.covered_here()}
     news = [source for source in found.sources if source.lockable]
     procs = {source.proc for source in news}.union(*found.covered.values())
     while True:
@@ -50,7 +52,7 @@ def survey(found: Found) -> Writers:
             siblings.setdefault(os.path.abspath(parent), parent)
         news = []
         for where, directory in {**siblings, **named}.items():
-            for source in ours_in(directory, must=where in named):
+            for source in ours_in(Directory(directory), must=where in named):
                 if not source.lockable or os.path.abspath(source.path) in looked:
                     continue
                 if found.covers(source):
@@ -86,7 +88,7 @@ def _look(source: Source) -> _Look:
     n, path, proc = source.segment.n, source.path, source.proc
     nothing = _Look(n, path, held=False, lockless=False, proc=proc)
     try:
-        fd = open_source(source)
+        fd = open_file(source.path, listed=source.listed)
     except Unreadable:
         return nothing
     try:

@@ -67,12 +67,6 @@ def test_a_path_that_names_nothing_is_a_usage_error(log: str, said: str, tmp_pat
     assert str(raised.value) == f"{tmp_path / log}: {said}"
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/logs", "https://host/log.gz", "file:///log"])
-def test_an_address_is_told_from_a_path(address: str) -> None:
-    with pytest.raises(UsageError, match="addresses are not read; copy it first, or pipe it"):
-        find([address])
-
-
 def test_foreign_files_of_a_directory_are_left_alone(tmp_path: Path, run: Run) -> None:
     ranks(tmp_path)
     right = run(tmp_path)
