@@ -39,7 +39,7 @@ def read(data: bytes, size: int = 64) -> tuple[bytes, str]:
 @pytest.mark.parametrize("kind", PACK)
 @given(data=st.lists(st.binary(max_size=300), max_size=4), size=st.integers(1, 70))
 def test_members_and_frames_one_after_the_other(kind: str, data: list[bytes], size: int) -> None:
-    data = [b"{" + each for each in data]  # no first bytes of another layer
+    data = [b"{}" + each for each in data]  # no first bytes of another layer
     assert read(b"".join(map(PACK[kind], data)), size) == (b"".join(data), "")
 
 
