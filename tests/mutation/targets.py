@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-_CORE = ("tests/unit/mx_exporter/core", "tests/unit/mx_exporter/exposition")
+_CORE = (
+    *("tests/unit/mx_exporter/core", "tests/unit/mx_exporter/exposition"),
+    "tests/unit/mx_exporter/tables",  # families of one's own
+)
 
 #: ``core.builtin`` is a table: what is in it is held by the golden pages and the documentation.
 _CORE_MODULES = (
