@@ -121,6 +121,20 @@ def vector_partial(lines: list[bytes]) -> bytes:
     return _json_lines(out)
 
 
+def journald_cut(lines: list[bytes]) -> bytes:
+    """Of a stream, with lines that were too long for it."""
+    out: list[object] = []
+    for line in lines:
+        text = line.decode()
+        around = {"_STREAM_ID": "a" * 32, "_TRANSPORT": "stdout", "PRIORITY": "6"}
+        half = len(text) // 2
+        for at, piece in enumerate((text[:half], text[half:])):
+            place = {"__CURSOR": f"s=f7ebcef;i={len(out)}", "__REALTIME_TIMESTAMP": f"{len(out)}"}
+            cut = {} if at else {"_LINE_BREAK": "line-max"}
+            out.append({**place, **around, **cut, "MESSAGE": piece})
+    return _json_lines(out)
+
+
 def two_pods(lines: list[bytes]) -> bytes:
     """Parts of lines of two pods, by turns."""
     out: list[object] = []
@@ -241,6 +255,7 @@ ENVELOPES: dict[str, Callable[[list[bytes]], bytes]] = {
     "fluent bit after its cri parser": fluent_bit_parsed,
     "parts by partial_message": partial_message,
     "parts by _partial": vector_partial,
+    "parts by journald": journald_cut,
     "parts of two pods": two_pods,
     "otlp": otlp,
     "otlp, parsed": otlp_parsed,

@@ -26,6 +26,8 @@ _PARTIAL: dict[str, tuple[object, ...]] = {
     "_partial": (True,),
     "partial_message": (True, "true"),
     "CONTAINER_PARTIAL_MESSAGE": (True, "true"),
+    "_LINE_BREAK": ("line-max",),
+    "_STREAM_ID": (),  # of a line that journald did not cut, or of the last part
 }
 #: A key -> the value that says that nothing follows, whatever else is said.
 _LAST: dict[str, tuple[object, ...]] = {
@@ -36,7 +38,7 @@ _LAST: dict[str, tuple[object, ...]] = {
 #: Keys that differ from part to part, in words of their names.
 _OF_THE_PART = re.compile(
     r"(?i)(?:time|date|offset|ordinal|cursor|sequence|^_*(?:id|ts|seq)$|insertid|eventid"
-    r"|partial_(?:message|last)|^logtag$|^_p$|^_partial$)"
+    r"|partial_(?:message|last)|^logtag$|^_p$|^_partial$|^_line_break$)"
 )
 _TIME_OR_NUMBER = re.compile(r"[\d.:TZ+\- ]*")
 

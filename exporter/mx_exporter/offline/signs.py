@@ -28,7 +28,7 @@ def may_hold_part(lines: list[bytes], block: bytes) -> bool:
         return False
     if b" P" in block and (b" P " in block or b" P:" in block):
         return True
-    if b'"P"' in block or b"artial" in block or b"ARTIAL" in block:
+    if b'"P"' in block or b"artial" in block or b"ARTIAL" in block or b"line-max" in block:
         return True
     # Docker's are only told by what they do not end with.
     return b'"log"' in block and not all(b'\\n"' in line for line in lines if line)
