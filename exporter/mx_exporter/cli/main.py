@@ -25,6 +25,7 @@ from .events import events
 from .explain import explain
 from .extras import require_packages
 from .loads import loads
+from .merge import merge
 from .push import push
 from .replay import replay
 from .report import report
@@ -54,6 +55,7 @@ for command in (
     run,
     push,
     replay,
+    merge,
     check,
     loads,
     explain,

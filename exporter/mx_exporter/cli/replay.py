@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from mx_log.words import counted
 
 from ..config import SOURCE_ID_WARNING, read_settings
 from ..option_values import parse_at_least_one, parse_buckets, parse_names, parse_time
 from .deriving import check_labels, window_of, with_buckets
 from .filters import load_filters
 from .options import all_parsed, complete, jobs_option, parsed, settings_options
+from .page import page_options, print_page, say_faults
 from .reading import Progress, say_absent, say_problems
+from .saving import check_whole, save_state_option, write_state
 from .stdio import put, say
 
 if TYPE_CHECKING:
     from ..core.catalog import Catalog
     from ..core.window import Window
-    from ..exposition.samples import Collector
     from ..loads.selection import Selection
     from ..offline.fold_sources import Outcome
     from ..offline.inputs import SnapshotInput
@@ -28,8 +26,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("logs", nargs=-1, shell_complete=complete("file"))
-@click.option("--openmetrics", "output", flag_value="openmetrics", help="Print OpenMetrics.")
-@click.option("--json", "output", flag_value="json", help="Print one JSON object a series.")
+@page_options
 @jobs_option
 @settings_options("source_id_label", "catalog")
 @click.option(
@@ -68,6 +65,7 @@ if TYPE_CHECKING:
     help="Other boundaries of a histogram, between commas; may be given for several.",
 )
 @load_filters
+@save_state_option
 def replay(
     logs: tuple[str, ...],
     output: str | None,
@@ -79,6 +77,7 @@ def replay(
     group_by: tuple[str, ...] | None,
     buckets: list[tuple[str, tuple[float, ...]]],
     selection: Selection,
+    save_state: str | None,
     **flags: str | bool | None,
 ) -> int:
     """Fold LOGS and print the metrics that a scrape would have shown.
@@ -103,6 +102,7 @@ def replay(
         created=settings.created_series,
         max_series=max_series,
         jobs=jobs,
+        save_state=save_state,
     )
 
 
@@ -118,6 +118,7 @@ def run(
     created: bool = True,
     max_series: int | None = None,
     jobs: int | None = None,
+    save_state: str | None = None,
 ) -> int:
     """Fold ``logs`` and print the page.
 
@@ -129,12 +130,15 @@ def run(
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
     :param created: with creation times in OpenMetrics.
     :param jobs: processes at most; None: as many as there are cores.
+    :param save_state: file that the state is written into as well.
     :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short,
         when an argument names no event, or when a family could not be printed.
-    :raises UsageError: a path names nothing; a snapshot does not tell what of it is meant.
+    :raises UsageError: a path names nothing; a snapshot does not tell what of it is meant; a state
+        that is saved would not be whole.
     :raises MxError: a snapshot cannot be used, or two of them know the same process.
     """
     from ..core.builtin import CATALOG
+    from ..core.saved_state import SavedState
     from ..core.window import ALWAYS
     from ..directory.generations import retry_overtaken
     from ..exposition.grouped import grouped_collectors
@@ -146,6 +150,15 @@ def run(
     chosen = CATALOG if catalog is None else catalog
     check_labels(chosen, "--group-by", group_by)
     scope = Scope(window or ALWAYS, selection or EVERY, group_by)
+    if save_state is not None:
+        check_whole(
+            save_state,
+            {
+                "--group-by": group_by,
+                "--max-series": max_series,
+                "options that choose loads": scope.selection != EVERY,
+            },
+        )
     with Progress() as progress:
         found, snapshots, outcome = retry_overtaken(
             lambda: fold_logs(
@@ -166,35 +179,15 @@ def run(
         collectors = grouped_collectors(chosen, group_by, outcome.states, **shown)
     else:
         collectors = derived_collectors(chosen, outcome.state, **shown)
-    failed = _print_page(collectors, output)
+    if save_state is not None:
+        saved = SavedState(outcome.state, *scope.window[:2], short=outcome.read.short)
+        write_state(save_state, chosen, saved)
+    failed = print_page(collectors, output, put)
     if source_id_label:
         say(SOURCE_ID_WARNING)
     _print_problems(snapshots, outcome, group_by)
     absent = say_absent(found, snapshots, outcome.read)
-    for name, error in failed.items():
-        say(f"{name} could not be printed: {type(error).__name__}: {error}")
-    return int(outcome.read.short or bool(failed) or absent)
-
-
-def _print_page(collectors: Iterable[Collector], output: str) -> dict[str, Exception]:
-    """Print families; return those that raised, and what. The others are printed all the same."""
-    from ..exposition.json_lines import json_lines
-    from ..exposition.text import family_text, page
-
-    openmetrics = output == "openmetrics"
-    texts: list[bytes] = []
-    failed: dict[str, Exception] = {}
-    for name, collect in collectors:
-        try:
-            for family in collect():
-                if output == "json":
-                    texts.append(b"".join(json_lines([family])))
-                else:
-                    texts.append(family_text(family, openmetrics=openmetrics))
-        except Exception as error:  # noqa: BLE001 - the family is named, whatever it is
-            failed[name] = error
-    put(page(texts, openmetrics))
-    return failed
+    return int(outcome.read.short or failed or absent)
 
 
 def _print_problems(
@@ -214,15 +207,6 @@ def _print_problems(
                 f"{'hold' if given.snapshot.changed[1:] else 'holds'} only what is in the segments"
             )
     say_problems(outcome.read)
-    states = outcome.states.values()
-    faults = [
-        counted(count, one, many)
-        for count, one, many in (
-            (sum(s.rejected.total() for s in states), "line rejected", "lines rejected"),
-            (sum(s.refused.total() for s in states), "observation refused", "observations refused"),
-            (sum(s.lost for s in states), "event lost", "events lost"),
-        )
-        if count
-    ]
-    if faults:
-        say(", ".join(faults) + "; `mx-metrics check` with the same arguments says which and why")
+    say_faults(
+        outcome.states.values(), "`mx-metrics check` with the same arguments says which and why"
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -147,7 +147,7 @@ class Family:
     paths: tuple[Path, ...] = ()
     own: bool = False
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """What a series of this family is made of: one with another fingerprint does not merge."""
         parts = (self.measure, " ".join(self.label_names(opt_in=True)), *map(repr, self.buckets))
@@ -179,7 +179,7 @@ class Family:
         """Its labels in order, with or without the opt-in ones."""
         return tuple(label for label in self.labels if opt_in or not label.opt_in)
 
-    @property
+    @cached_property
     def has_opt_in(self) -> bool:
         """Whether one of its labels shows only when asked for."""
         return any(label.opt_in for label in self.labels)

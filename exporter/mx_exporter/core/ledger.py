@@ -64,6 +64,51 @@ class Book:
         """How many of them became metrics."""
         return self.met - self.rejected - self.refused - self.skipped
 
+    @property
+    def numbers(self) -> Ranges:
+        """Its numbers that were met."""
+        return ranges.complement(self.gaps, self.end)
+
+    @property
+    def good(self) -> Ranges:
+        """Those of them that were met in a good line."""
+        found = self.numbers
+        for numbers in self.rejections.values():
+            found = ranges.without(found, numbers)
+        return found
+
+    def holds(self, other: Book) -> bool:
+        """Whether it knows all that another book of the process does."""
+        return not ranges.without(other.numbers, self.numbers) and not ranges.without(
+            other.good, self.good
+        )
+
+    def joined(self, other: Book) -> Book | None:
+        """One book of the numbers in both; None where both met a good line of one number, so that
+        what became of it was counted twice.
+
+        The process is gone when both say so: one that was seen alive is no more for being copied.
+        """
+        mine, theirs = self.good, other.good
+        if ranges.common(mine, theirs):
+            return None
+        book = Book()
+        book.end = max(self.end, other.end)
+        book.gaps = ranges.complement(ranges.union(self.numbers, other.numbers), book.end)
+        book.refused = self.refused + other.refused
+        book.skipped = self.skipped + other.skipped
+        book.gone = self.gone and other.gone
+        book.locked = self.locked and other.locked
+        # A good line wins over rejected ones, and of two reasons the smaller one.
+        taken = ranges.union(mine, theirs)
+        for reason in sorted({*self.rejections, *other.rejections}):
+            either = ranges.union(self.rejections.get(reason, []), other.rejections.get(reason, []))
+            numbers = ranges.without(either, taken)
+            if numbers:
+                book.rejections[reason] = numbers
+                taken = ranges.union(taken, numbers)
+        return book
+
     def lost_ranges(self) -> list[tuple[int, int]]:
         """The lost numbers as (first, last) ranges, both inclusive, ascending."""
         return [(first, end - 1) for first, end in self.gaps]

@@ -55,6 +55,11 @@ class Load:
         return self.started > self.ended
 
     @property
+    def newest(self) -> int:
+        """The number of its latest event."""
+        return max(self.started, self.ended, *(seq for seq, _ in self.phases.values()))
+
+    @property
     def where(self) -> LoadLabels:
         """Its labels, with the phase that runs; the one that started last if there are several."""
         running = self._running()
@@ -69,6 +74,14 @@ class Load:
             if runs and seq > self.started
         ]
         return [phase for _, phase in sorted(running)]
+
+    def join(self, other: Load) -> None:
+        """Take over what was met of it elsewhere."""
+        if other.started >= 0:
+            self.start(other.started, other.labels, other.since)
+        self.end(other.ended)
+        for phase, (seq, runs) in other.phases.items():
+            self.note_phase(phase, seq, runs)
 
     def outline(self, *, complete: bool) -> Outline:
         """What was met of it, as a value that loads share.
@@ -149,13 +162,18 @@ class Loads:
 
     def forget(self, proc: str, load_id: str, complete: int) -> None:
         """Forget a load that ended, when all numbers below ``complete`` were met, its end among
-        them: no event of it that came before can turn up any more."""
+        them, and none of it after its end: no event of it that came before can turn up any more."""
         loads = self.open.get(proc, {})
         load = loads.get(load_id)
-        if load is not None and not load.runs and load.ended < complete:
+        if load is not None and load.newest == load.ended < complete:
             del loads[load_id]
             if not loads:
                 del self.open[proc]
+
+    def close(self, proc: str, complete: int) -> None:
+        """Do so with all loads of a process."""
+        for load_id in list(self.open.get(proc, ())):
+            self.forget(proc, load_id, complete)
 
     def leave(self, proc: str, *, complete: bool) -> None:
         """The process is gone: its loads that run were abandoned.
@@ -195,6 +213,15 @@ class Loads:
         left = self.left.pop(proc, ())
         self._count(left, -1)
         part.take(proc, left)
+
+    def join(self, proc: str, other: Loads) -> None:
+        """Take over the loads of a process that are here as well, as those of one that lives."""
+        self.come_back(proc)
+        other.come_back(proc)
+        for load_id, load in other.open.pop(proc, {}).items():
+            known = self.open.setdefault(proc, {}).setdefault(load_id, load)
+            if known is not load:
+                known.join(load)
 
     def in_progress(self) -> dict[LoadLabels, int]:
         """Loads that run, by labels; 0 for label sets that none has now."""

@@ -42,6 +42,36 @@ def remove(ranges: Ranges, number: int) -> None:
     ranges[at : at + 1] = [part for part in parts if part[0] < part[1]]
 
 
+def complement(ranges: Ranges, end: int) -> Ranges:
+    """The numbers below ``end`` that are not in the set; those of the set are below it."""
+    found = []
+    at = 0
+    for first, stop in ranges:
+        if at < first:
+            found.append((at, first))
+        at = stop
+    if at < end:
+        found.append((at, end))
+    return found
+
+
+def union(some: Ranges, others: Ranges) -> Ranges:
+    """The numbers that are in one of the sets."""
+    found: Ranges = []
+    for first, end in sorted([*some, *others]):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((first, end))
+    return found
+
+
+def without(some: Ranges, others: Ranges) -> Ranges:
+    """The numbers of a set that are not in the other one."""
+    end = max([0, *(end for _, end in (*some, *others))])
+    return complement(union(complement(some, end), others), end)
+
+
 def common(some: Ranges, others: Ranges) -> int:
     """How many numbers are in both sets."""
     found = 0

@@ -51,42 +51,51 @@ def dump(
 
     :raises BadSnapshot: it would be too large to be read back.
     """
+    return _sealed(pack(catalog, state, segments, shipped, written))
+
+
+def pack(
+    catalog: Catalog,
+    state: State,
+    segments: Mapping[str, int],
+    shipped: Mapping[str, int] | None = None,
+    written: Mapping[str, float] | None = None,
+) -> content.Content:
+    """What a snapshot holds. Parameters as for `Snapshot`."""
     closed = state.books.closed
-    return _sealed(
-        content.Content(
-            segments={proc: n for proc, n in segments.items() if proc not in closed},
-            shipped=dict(shipped or {}),
-            written=dict(written or {}),
-            families={
-                family.name: content.Tables(
-                    family.fingerprint,
-                    _pack_table(state.series[family.name]),
-                    _pack_table(state.detail.get(family.name, {})),
-                )
-                for family in catalog.families
-            },
-            loads=_pack_loads(state.loads),
-            calls=state.calls.by_name,
-            books={
-                proc: content.Book(
-                    book.end,
-                    book.gaps,
-                    book.refused,
-                    book.skipped,
-                    book.gone,
-                    book.locked,
-                    book.rejections,
-                )
-                for proc, book in state.books.opened.items()
-            },
-            closed=_pack_closed(closed, segments),
-            events=state.events,
-            refused=state.refused,
-            rejected=state.rejected,
-            skipped=state.skipped,
-            duplicates=state.duplicates,
-            last_event=state.last_event,
-        )
+    return content.Content(
+        segments={proc: n for proc, n in segments.items() if proc not in closed},
+        shipped=dict(shipped or {}),
+        written=dict(written or {}),
+        families={
+            family.name: content.Tables(
+                family.fingerprint,
+                _pack_table(state.series[family.name]),
+                _pack_table(state.detail.get(family.name, {})),
+            )
+            for family in catalog.families
+        },
+        loads=_pack_loads(state.loads),
+        calls=state.calls.by_name,
+        books={
+            proc: content.Book(
+                book.end,
+                book.gaps,
+                book.refused,
+                book.skipped,
+                book.gone,
+                book.locked,
+                book.rejections,
+            )
+            for proc, book in state.books.opened.items()
+        },
+        closed=_pack_closed(closed, segments),
+        events=state.events,
+        refused=state.refused,
+        rejected=state.rejected,
+        skipped=state.skipped,
+        duplicates=state.duplicates,
+        last_event=state.last_event,
     )
 
 
@@ -95,7 +104,7 @@ def load(catalog: Catalog, data: bytes) -> Snapshot:
 
     :raises BadSnapshot: it is damaged, or of a format that this version does not know.
     """
-    return _unpack(catalog, _opened(data))
+    return unpack(catalog, _opened(data))
 
 
 def amend(data: bytes, shipped: Mapping[str, int]) -> bytes:
@@ -153,7 +162,11 @@ def _pack_left(loads: Loads) -> list[content.Left]:
     return [content.Left(*outline, each) for outline, each in ids.items()]
 
 
-def _unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
+def unpack(catalog: Catalog, packed: content.Content) -> Snapshot:
+    """The same back; families as for `load`.
+
+    :raises BadSnapshot: a family's table is damaged.
+    """
     state = State(catalog)
     changed = []
     for family in catalog.families:

@@ -27,6 +27,9 @@ from .snapshot_seal import damaged
 #: The largest number of an event, and the smallest and largest rank: those of 64 bits.
 _LARGEST = 2**63 - 1
 
+#: A table without series.
+_EMPTY = b"[]"
+
 #: Hexadecimal digits of a sum: 2^63 of the largest floats in units of the smallest.
 _DIGITS = (1074 + 1024 + 63) // 4 + 1
 
@@ -248,6 +251,8 @@ def decode_table(
 
     :raises BadSnapshot: it holds other values than a table of this family does.
     """
+    if bytes(data) == _EMPTY:
+        return []
     labels = len(family.shown(opt_in=opt_in))
     try:
         table: list[Any] = _decoder(family.measure, labels, len(family.buckets) + 1)(data)

@@ -1,7 +1,7 @@
 """The fold's state: a value that merges.
 
-Merging the states of disjoint processes is associative and commutative, bit for bit, so a
-replay may be spread over many workers and still equal what one exporter serves.
+Merging the states of disjoint events is associative and commutative, bit for bit, so a replay may
+be spread over many workers, and put together from files, and still equal what one exporter serves.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from . import ranges
 from .catalog import Catalog
-from .ledger import Ledger
+from .ledger import Book, Ledger
 from .load_tracker import Loads
 from .series import Series
 from .unanswered import Calls
@@ -27,7 +28,7 @@ def add_to(counts: Counter[str], more: Mapping[str, int]) -> None:
 
 
 class Overlap(ValueError):
-    """Two states that are to be merged know events of the same process."""
+    """Two states that are to be merged hold the same event."""
 
 
 class State:
@@ -91,13 +92,18 @@ class State:
         return part
 
     def merge(self, other: State) -> None:
-        """Take over the state of other processes; ``other`` is used up.
+        """Take over the state of other events; ``other`` is used up.
 
-        Raises `Overlap` when both know the same process; nothing is changed then.
+        Raises `Overlap` when both hold an event; nothing is changed then.
         """
-        shared = self.books.keys() & other.books.keys()
-        if shared:
-            raise Overlap(f"process {min(shared)} is in both states")
+        joined: dict[str, Book] = {}
+        for proc in sorted(self.books.keys() & other.books.keys()):
+            book = self.books[proc].joined(other.books[proc])
+            if book is None:
+                raise Overlap(f"events of process {proc} are in both states")
+            joined[proc] = book
+        for proc, book in joined.items():
+            self._join(proc, book, other)
         for mine, theirs in ((self.series, other.series), (self.detail, other.detail)):
             for name, table in theirs.items():
                 into = mine[name]
@@ -120,3 +126,35 @@ class State:
         self.lost += other.lost
         self.gone += other.gone
         self.last_event = max(self.last_event, other.last_event)
+
+    def holds(self, other: State) -> bool:
+        """Whether all events of another state are in this one too."""
+        return all(
+            proc in self.books and self.books[proc].holds(book)
+            for proc, book in other.books.items()
+        )
+
+    def _join(self, proc: str, book: Book, other: State) -> None:
+        """Give a process that is in both states the one book, and take it out of the other."""
+        for state in (self, other):
+            given = state.books.take(proc)
+            assert given is not None
+            self._count(given, -1)
+            self.duplicates += given.met
+        self._count(book, 1)
+        self.duplicates -= book.met
+        self.loads.join(proc, other.loads)
+        if book.gone:
+            self.loads.leave(proc, complete=book.complete == book.end)
+        else:
+            self.loads.close(proc, book.complete)
+        self.books.put(proc, book)
+
+    def _count(self, book: Book, by: int) -> None:
+        """Count what is in a book, once more or not any more."""
+        self.logged += by * book.end
+        self.rejected_numbers += by * book.rejected
+        self.lost += by * book.lost
+        self.gone += by * book.gone
+        for reason, numbers in book.rejections.items():
+            add_to(self.rejected, {reason: by * ranges.count(numbers)})

@@ -106,7 +106,7 @@ def _read_snapshots(catalog: Catalog, found: Found) -> list[SnapshotInput]:
 def _all(found: Found) -> Iterator[tuple[Source, Callable[[], bytes]]]:
     """The snapshots that were found or named, and those in archives, and how each is read."""
     for source in found.snapshots:
-        yield source, partial(_contents, source)
+        yield source, partial(contents, source)
     for source in found.sources:
         if source.segment is None and source.lasts:
             try:
@@ -116,8 +116,12 @@ def _all(found: Found) -> Iterator[tuple[Source, Callable[[], bytes]]]:
                 pass  # which is said when its lines are read
 
 
-def _contents(source: Source) -> bytes:
-    """The bytes of a snapshot, decompressed; of one that is too large, no more than are kept."""
+def contents(source: Source) -> bytes:
+    """The bytes of a snapshot, or of what is sealed as one, decompressed.
+
+    :raises BadSnapshot: there are more than one has.
+    :raises Unreadable: they cannot be read.
+    """
     check_size(source.size)
     return _whole(blocks(source))
 

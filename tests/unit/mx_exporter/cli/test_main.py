@@ -213,6 +213,7 @@ def test_an_extra_that_is_there_in_part(missing: str, tmp_path: Path) -> None:
         ("run", "--dir", log, "--", "true"),
         ("push", log, "--pushgateway", "x:1"),
         ("replay", log),
+        ("merge", log),
         ("check", log),
         ("loads", log),
         ("explain", "a", log),

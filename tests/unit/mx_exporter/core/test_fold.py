@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.exact_sum import Sum, to_float, units, units_of
 from mx_exporter.core.fold import Fold
+from mx_exporter.core.snapshot_codec import dump, load
 from mx_exporter.core.state import Overlap, State
 from tests.support import Lines
 from tests.support.folding import fold, pages, settle
@@ -100,13 +101,60 @@ def test_merging_nothing_changes_nothing(lines):
     assert pages(empty) == before
 
 
+@given(logs(), st.integers(1, 5), shuffles, st.booleans(), gone)
+def test_any_split_and_any_tree_of_merges_give_the_whole(lines, parts, rng, kept, gone):
+    """Also where the lines of one process, and of one load, are in several states."""
+    split = [[] for _ in range(parts)]
+    for line in lines:
+        rng.choice(split).append(line)
+    states = [fold(part, gone).state for part in split]
+    while len(states) > 1:
+        rng.shuffle(states)
+        if kept:
+            states = [load(CATALOG, dump(CATALOG, state, {})).state for state in states]
+        states[0].merge(states.pop())
+    whole = fold(lines, gone).state
+    assert pages(states[0]) == pages(whole)
+    assert counts_of(states[0]) == counts_of(whole)
+    assert states[0].holds(whole)
+    assert whole.holds(states[0])
+
+
+def counts_of(state):
+    books = {
+        proc: (book.end, book.gaps, book.refused, book.skipped, book.gone, book.rejections)
+        for proc, book in state.books.items()
+    }
+    return books, state.logged, state.lost, state.gone, state.rejected, state.rejected_numbers
+
+
 @given(logs())
-def test_states_that_share_a_process_do_not_merge(lines):
-    assume(lines)
+def test_states_that_share_an_event_do_not_merge(lines):
+    good = [line for line in lines if is_good_line(line)]
+    assume(good)
     state, before = fold(lines).state, pages(fold(lines).state)
-    with pytest.raises(Overlap):
-        state.merge(fold(lines[:1]).state)
+    with pytest.raises(Overlap, match=json.loads(good[0])["proc"]):
+        state.merge(fold(good[:1]).state)
     assert pages(state) == before
+
+
+@given(logs(), shuffles)
+def test_a_state_holds_those_of_its_events_and_no_other(lines, rng):
+    part = rng.sample(lines, rng.randint(0, len(lines)))
+    some, whole = fold(part).state, fold(lines).state
+    assert whole.holds(some)
+    told = {(r["proc"], r["seq"], is_good_line(line)) for line in lines for r in [read(line)]}
+    known = {(r["proc"], r["seq"], is_good_line(line)) for line in part for r in [read(line)]}
+    better = {(proc, seq, False) for proc, seq, good in known if good}
+    assert some.holds(whole) == (told <= known | better)
+
+
+def read(line):
+    return json.loads(line.replace(b"1e999", b"0"))
+
+
+def is_good_line(line):
+    return read(line)["level"] == "info"
 
 
 def is_good(record):

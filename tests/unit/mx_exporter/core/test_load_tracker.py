@@ -159,6 +159,22 @@ def test_any_order_of_events_and_of_who_is_gone_gives_what_a_replay_gives(life, 
     assert pages(live.state) == pages(replay.state)
 
 
+@given(lives_of_a_process(), st.lists(st.integers(0, 2), min_size=20, max_size=20), st.booleans())
+def test_loads_whose_events_are_in_several_states(life, where, gone):
+    lines, _ = life
+    parts = [
+        fold([line for line, at in zip(lines, where, strict=False) if at == part], gone).state
+        for part in range(3)
+    ]
+    first, second, third = (load(CATALOG, dump(CATALOG, part, {})).state for part in parts)
+    second.merge(third)
+    first.merge(second)
+    whole = fold(lines, gone)
+    assert progress(Fold(CATALOG, first)) == progress(whole)
+    assert pages(first) == pages(whole.state)
+    assert not first.loads.open or whole.state.loads.open
+
+
 def test_a_crash_loop_takes_little_room():
     """Ten thousand processes that were killed in a load that had an id of its own."""
     whole = Fold(CATALOG)
@@ -193,6 +209,16 @@ def test_a_load_that_ended_before_its_start_was_read_is_not_in_progress():
     assert progress(fold([end, start], gone=False)) == ({}, {})
     # In order nothing is remembered of a load that ended, however many there were.
     assert not fold([start, end], gone=False).state.loads.open
+
+
+def test_a_phase_after_an_end_is_of_a_start_that_is_read_later():
+    """Ids are used again: the load that ended is not the one whose phase was met before."""
+    end, start, phase = load_log("end", "start", "+chain")
+    assert progress(fold([end, start, phase], gone=False)) == ({"chain": 1}, {})
+    whole = Fold(CATALOG)
+    for line in (phase, end, start):
+        whole.feed_lines([line])
+    assert progress(whole) == ({"chain": 1}, {})
 
 
 def test_label_sets_of_loads_are_as_old_as_the_earliest_event_that_named_them():
