@@ -95,6 +95,10 @@ class Browser:
         """What a script returns."""
         return self._do("execute/sync", script=script, args=list(arguments))
 
+    def run_until_done(self, script: str, *arguments: Any) -> Any:
+        """What a script calls its last argument with."""
+        return self._do("execute/async", script=script, args=list(arguments))
+
     @property
     def text(self) -> str:
         return str(self.run("return document.body.innerText"))
@@ -146,11 +150,10 @@ class Browser:
     def violations(self) -> list[str]:
         """What axe finds on the page that is serious, each with the element that it is in."""
         self.run(AXE.read_text())
-        found = self._do(
-            "execute/async",
-            script="const [options, done] = arguments; "
+        found = self.run_until_done(
+            "const [options, done] = arguments; "
             "axe.run(options).then(found => done(found.violations))",
-            args=[{"rules": {name: {"enabled": False} for name in _NOT_RULES}}],
+            {"rules": {name: {"enabled": False} for name in _NOT_RULES}},
         )
         return [
             f"{each['impact']}: {each['id']}: {node['html'][:200]}: {node['failureSummary']}"

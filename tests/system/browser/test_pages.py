@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,34 +18,6 @@ from tests.support.browser import AXE, Browser
 pytestmark = pytest.mark.long
 
 RANK = ("-m", "mx_demo.rank", "--speed", "60")
-
-
-@pytest.fixture(scope="module")
-def spawner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[support.Spawner]:
-    spawner = support.Spawner(tmp_path_factory.mktemp("browser") / "processes")
-    try:
-        yield spawner
-    finally:
-        spawner.end()
-
-
-@pytest.fixture(scope="module")
-def window(spawner: support.Spawner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browser = Browser(spawner, tmp_path_factory.mktemp("home"))
-    try:
-        yield browser
-    finally:
-        browser.close()
-
-
-@pytest.fixture
-def browser(window: Browser) -> Browser:
-    """As others left it, but for what they changed."""
-    window.open("about:blank")
-    window.show_as()
-    window.complaints()
-    window.requests()
-    return window
 
 
 @pytest.fixture(scope="module")
