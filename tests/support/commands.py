@@ -43,8 +43,8 @@ def checked(capfdbinary: pytest.CaptureFixture[bytes]) -> Checked:
 @pytest.fixture
 def mx_metrics(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
     """Run a command line: its exit code, standard output and standard error."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
+    root, ours = logging.getLogger(), logging.getLogger("mx_exporter")
+    levels, handlers = (root.level, ours.level), root.handlers[:]
 
     def run(*args: Path | str) -> tuple[int, bytes, str]:
         code = main.main(list(map(str, args)))
@@ -53,5 +53,6 @@ def mx_metrics(capfdbinary: pytest.CaptureFixture[bytes]) -> Iterator[Run]:
 
     yield run
     # A command that logs says so of its whole process.
-    root.setLevel(level)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
     root.handlers[:] = handlers

@@ -7,13 +7,16 @@ durations are right, and the load is marked. What no event says is None, never a
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
-from functools import lru_cache
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+_moments = msgspec.json.Decoder(list[datetime]).decode
 
 #: What became of a load: `Load.outcome`.
 OUTCOMES = {
@@ -190,41 +193,49 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
         return running[-1] if running else None
 
 
+def moments(timestamps: Sequence[str]) -> list[datetime]:
+    """Timestamps of lines as times of UTC, many at once, which takes half as long as one by one."""
+    try:
+        return _moments('["' + '","'.join(timestamps) + '"]')
+    except msgspec.ValidationError:
+        return [*map(moment, timestamps)]
+
+
+def moment(timestamp: str) -> datetime:
+    """A timestamp of a line as a time of UTC. The 31st of a month that has 30 is the day after the
+    30th."""
+    first = datetime.fromisoformat(f"{timestamp[:8]}01{timestamp[10:26]}+00:00")
+    return first + timedelta(days=int(timestamp[8:10]) - 1)
+
+
 def microseconds(timestamp: str) -> int:
     """A timestamp of a line as microseconds since 1970."""
-    seconds = int(timestamp[11:13]) * 3600 + int(timestamp[14:16]) * 60 + int(timestamp[17:19])
-    return (_day(timestamp[:10]) * 86_400 + seconds) * 1_000_000 + int(timestamp[20:26])
+    since = moments([timestamp])[0] - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def timestamp(seconds: float) -> str:
     """Seconds since 1970 as a timestamp of a line."""
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return moment.isoformat(timespec="microseconds") + "Z"
+    return _text(_EPOCH + timedelta(seconds=seconds))
 
 
 def earlier(timestamp: str, seconds: float) -> str:
     """The timestamp so many seconds before another one."""
-    moment = _EPOCH + timedelta(microseconds=microseconds(timestamp))
     try:
-        moment -= timedelta(seconds=seconds)
+        then = moment(timestamp) - timedelta(seconds=seconds)
     except OverflowError:
-        moment = datetime.min
-    return moment.isoformat(timespec="microseconds") + "Z"
+        then = datetime.min
+    return _text(then)
 
 
 def later(timestamp: str, seconds: float) -> str:
     """The timestamp so many seconds after another one."""
-    moment = _EPOCH + timedelta(microseconds=microseconds(timestamp))
     try:
-        moment += timedelta(seconds=seconds)
+        then = moment(timestamp) + timedelta(seconds=seconds)
     except OverflowError:
-        moment = datetime.max
-    return moment.isoformat(timespec="microseconds") + "Z"
+        then = datetime.max
+    return _text(then)
 
 
-@lru_cache(maxsize=64)
-def _day(day: str) -> int:
-    """Days since 1970. The 31st of a month that has 30 is the day after the 30th."""
-    year, month, number = day.split("-")
-    first = date(int(year), int(month), 1)
-    return first.toordinal() - _EPOCH.toordinal() + int(number) - 1
+def _text(then: datetime) -> str:
+    return then.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

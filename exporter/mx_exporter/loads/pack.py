@@ -76,9 +76,9 @@ def unpack(data: bytes, decoder: Decoder) -> Timeline:
         track.dropped, track.held = given.dropped, given.held
         track.given = dict.fromkeys(given.given)
         for load in given.open.values():
-            for event in decoder.decode(load.lines):
-                assert not isinstance(event, Rejected), event
-                track.take(event)
+            events = decoder.decode(load.lines)
+            assert not any(isinstance(event, Rejected) for event in events), events
+            track.take(events)
         for load_id, load in given.open.items():
             track.open.setdefault(load_id, OpenLoad()).counted.update(load.counted)
         track.book.end, track.book.gaps = given.end, given.gaps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from .model import Load, Span
@@ -43,6 +44,12 @@ KINDS = {
 
 _PHASES = {"artifact_install": ARTIFACTS, "model_init": INIT, "publish": PUBLISH}
 
+#: What is said of time that no event covers.
+_UNCOVERED = {
+    ALONE: "no event says what ran here: the chain went on without a peer",
+    NONE: "no event says what ran here: no phase was open",
+}
+
 #: The phase in which sources are attempted.
 CHAIN = "chain"
 
@@ -51,6 +58,9 @@ _INSTANT = 0.001
 
 #: Seconds; a shorter gap is what happens between two lines of code.
 LEAST_GAP = 0.1
+
+
+_at = attrgetter("at")
 
 
 class Part(NamedTuple):
@@ -72,68 +82,64 @@ def parts(load: Load) -> tuple[Part, ...]:
 
     What lies over another span's time belongs to the one that began first.
     """
-    length = load.elapsed
-    found = _cut(_of_phases(load), 0.0, length, NONE, "")
-    return tuple(_merged(found))
+    found: list[Part] = []
+    last: Part | None = None
+    for part in _cut(_of_phases(load), 0.0, load.elapsed, NONE, ""):
+        # Those of one kind and name that follow each other are one.
+        if last is not None and part.kind == last.kind and part.name == last.name:
+            found.pop()
+            part = Part(last.kind, last.name, last.at, part.end - last.at)
+        found.append(part)
+        last = part
+    return tuple(found)
 
 
-def _of_phases(load: Load) -> Iterable[Part]:
+def _of_phases(load: Load) -> list[Part]:
+    found: list[Part] = []
+    attempted = False
     for span in load.phases:
-        end = load.elapsed if span.seconds is None else span.at + span.seconds
-        if span.name == CHAIN:
-            kind = ALONE if span.seconds is not None or load.attempts else OPEN
-            yield from _cut(_of_attempts(load), span.at, end, kind, span.name)
+        name, at, seconds = span.name, span.at, span.seconds
+        end = load.elapsed if seconds is None else at + seconds
+        if name == CHAIN:
+            attempted = True
+            kind = ALONE if seconds is not None or load.attempts else OPEN
+            found += _cut(_of_attempts(load), at, end, kind, name)
         else:
-            kind = OPEN if span.seconds is None else _PHASES.get(span.name, OTHER)
-            yield Part(kind, span.name, span.at, end - span.at)
-    if not any(span.name == CHAIN for span in load.phases):
-        yield from _of_attempts(load)
+            kind = OPEN if seconds is None else _PHASES.get(name, OTHER)
+            found.append(Part(kind, name, at, end - at))
+    return found if attempted else found + _of_attempts(load)
 
 
-def _of_attempts(load: Load) -> Iterable[Part]:
+def _of_attempts(load: Load) -> list[Part]:
+    found = []
     for attempt in load.attempts:
-        seconds = attempt.seconds
+        at, seconds = attempt.at, attempt.seconds
         if seconds is None:
-            yield Part(OPEN, attempt.peer or "", attempt.at, load.elapsed - attempt.at)
+            kind, seconds = OPEN, load.elapsed - at
         else:
             kind = PEER if attempt.succeeded else FAILED
-            yield Part(kind, attempt.peer or "", attempt.at, seconds)
+        found.append(Part(kind, attempt.peer or "", at, seconds))
+    return found
 
 
-def _cut(
-    given: Iterable[Part], first: float, last: float, between: str, name: str
-) -> Iterable[Part]:
+def _cut(given: list[Part], first: float, last: float, between: str, name: str) -> list[Part]:
     """Parts within two positions, with parts of the kind ``between`` where there is none."""
+    found = []
     at = first
-    for part in sorted(given, key=_at):
-        begin, end = max(part.at, at), min(part.end, last)
+    given.sort(key=_at)
+    for kind, what, begin, seconds in given:
+        end = min(begin + seconds, last)
+        begin = max(begin, at)
         if end <= begin:
             continue
         if begin - at > _INSTANT:
-            yield Part(between, name, at, begin - at)
+            found.append(Part(between, name, at, begin - at))
             at = begin
-        yield part._replace(at=at, seconds=end - at)
+        found.append(Part(kind, what, at, end - at))
         at = end
     if last > at:
-        yield Part(between, name, at, last - at)
-
-
-def _merged(given: Iterable[Part]) -> Iterable[Part]:
-    """Parts of one kind and name that follow each other are one."""
-    last: Part | None = None
-    for part in given:
-        if last is not None and (part.kind, part.name) == (last.kind, last.name):
-            last = last._replace(seconds=part.end - last.at)
-            continue
-        if last is not None:
-            yield last
-        last = part
-    if last is not None:
-        yield last
-
-
-def _at(part: Part) -> float:
-    return part.at
+        found.append(Part(between, name, at, last - at))
+    return found
 
 
 def uncovered(load: Load, given: Iterable[Part] | None = None) -> list[Span]:
@@ -142,12 +148,8 @@ def uncovered(load: Load, given: Iterable[Part] | None = None) -> list[Span]:
 
     :param given: its `parts`, for who has them already.
     """
-    said = {
-        ALONE: "no event says what ran here: the chain went on without a peer",
-        NONE: "no event says what ran here: no phase was open",
-    }
     return [
-        Span(name=said[part.kind], at=part.at, seconds=part.seconds)
+        Span(name=_UNCOVERED[part.kind], at=part.at, seconds=part.seconds)
         for part in (parts(load) if given is None else given)
-        if part.kind in said and part.seconds > LEAST_GAP
+        if part.kind in _UNCOVERED and part.seconds > LEAST_GAP
     ]

@@ -9,11 +9,15 @@ the loads that run, not with the log. The same events give the same loads, whate
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from itertools import groupby
+from operator import attrgetter
 
 from ..core.decode import Event, Rejected
 from ..core.ranges import Ranges
 from .model import Load
 from .track import Idle, Track
+
+_proc = attrgetter("proc")
 
 
 class Timeline:
@@ -31,16 +35,13 @@ class Timeline:
         """
         procs = set() if procs is None else procs
         given: list[Load] = []
-        track: Track | None = None
-        for event in events:
-            if isinstance(event, Rejected):
-                continue
-            if track is None or event.proc != track.proc:
-                given += self._leave(track)
-                track = self._track(event.proc)
-                procs.add(event.proc)
-            track.take(event)
-        return given + self._leave(track)
+        good = [event for event in events if type(event) is not Rejected]
+        for proc, some in groupby(good, _proc):
+            track = self._track(proc)
+            procs.add(proc)
+            track.take(some)
+            given += self._leave(track)
+        return given
 
     def know(self, proc: str, met: Ranges) -> None:
         """Take these numbers of a process as met: what was logged under them is of no load that
@@ -97,10 +98,8 @@ class Timeline:
             track = self.tracks[proc] = Track(proc) if idle is None else idle.track(proc)
         return track
 
-    def _leave(self, track: Track | None) -> list[Load]:
+    def _leave(self, track: Track) -> list[Load]:
         """What is complete of a process, which logs nothing for the moment."""
-        if track is None:
-            return []
         given = track.complete()
         idle = track.idle()
         if idle is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -16,11 +16,13 @@ from ..core import ranges
 from ..core.decode import name_of
 from ..core.ledger import Book
 from .model import Load, Process, earlier
-from .story import Story, number, observed
+from .spans import number
+from .story import Story, observed
 
 #: Events of a load that no story needs to be whole: of these, so many are kept, the first ones;
 #: the others are counted by name.
 _LOOSE = frozenset({"log_recorded", "recorder_called", "Unknown"})
+_SPECIAL = _LOOSE | {"load_started", "load_finished"}
 _MAX_LOOSE = 200
 _MAX_NAMES = 100
 
@@ -91,16 +93,23 @@ class Track:
         process = self.process
         return (process and (process.pod_uid or process.pod or process.hostname)) or ""
 
-    def take(self, event: Any) -> None:
-        """Take an event, unless it was met before."""
-        book, seq = self.book, event.seq
-        if seq == book.end:
-            book.end = seq + 1
-        elif book.knows(seq):
-            return
-        else:
-            book.enter(seq)
-        self._sort(event)
+    def take(self, events: Iterable[Any]) -> None:
+        """Take events, but those that were met before."""
+        book, loads = self.book, self.open
+        for event in events:
+            seq = event.seq
+            if seq == book.end:
+                book.end = seq + 1
+            elif book.knows(seq):
+                continue
+            else:
+                book.enter(seq)
+            load = loads.get(event.load_id)
+            # Most are of a load that is known, and neither begin it nor end it.
+            if load is not None and type(event).__name__ not in _SPECIAL:
+                load.events.append(event)
+            else:
+                self._sort(event)
 
     def _sort(self, event: Any) -> None:
         name = type(event).__name__
@@ -189,8 +198,7 @@ class Track:
     def merge(self, other: Track) -> None:
         """Take over what is known of the same process."""
         for load in other.open.values():
-            for event in (*load.events, *load.loose):
-                self.take(event)
+            self.take([*load.events, *load.loose])
         # Of what was not kept, the numbers alone are left.
         _unite(self.book, other.book)
         self.held += other.held
@@ -237,17 +245,19 @@ class OpenLoad:
         return min(numbers), max(numbers)
 
     def tell(self, process: Process, outcome: str, missing: int) -> Load:
-        events = sorted([*self.events, *self.loose], key=_seq)
-        if self.first is not None:
+        events = self.events
+        if self.loose:
+            events = [*events, *self.loose]
+        events.sort(key=_seq)
+        if self.first is not None and events[0] is not self.first:
             events = [event for event in events if event.seq >= self.first.seq]
-        if self.last is not None:
+        if self.last is not None and events[-1] is not self.last:
             events = [event for event in events if event.seq <= self.last.seq]
         began = events[0].timestamp
         if self.first is None and self.last is not None:
             began = earlier(self.last.timestamp, number(self.last.seconds) or 0.0)
         story = Story(min(began, events[0].timestamp))
-        for event in events:
-            story.take(event)
+        story.take(events)
         return story.load(
             process, events[0], events[-1], outcome, missing=missing, more=self.counted
         )

@@ -104,7 +104,7 @@ def _attempts(load: Load) -> list[str]:
             lost = lost[:-1]  # its end was told already
     told = []
     missed = [attempt for attempt in lost if attempt.result == "metadata_miss"]
-    tried = [attempt for attempt in lost if attempt not in missed]
+    tried = [attempt for attempt in lost if attempt.result != "metadata_miss"]
     if tried:
         peers = ", ".join(attempt.peer or "a source" for attempt in tried)
         took = seconds(sum(attempt.seconds or 0.0 for attempt in tried))
@@ -144,13 +144,15 @@ def _rest(load: Load, given: Sequence[Part]) -> list[str]:
         elif any(count == 0 for count in load.selections[-1].counts.values()):
             told.append("no source fits")
     least = _SHARE * load.elapsed
-    alone = sum(part.seconds for part in given if part.kind == ALONE)
+    alone = sum([part.seconds for part in given if part.kind == ALONE])
     if alone > least:
         told.append(f"{seconds(alone)} without a peer")
-    installed = sum(span.seconds or 0.0 for span in load.phases if span.name == "artifact_install")
+    installed = sum(
+        [each.seconds or 0.0 for each in load.phases if each.name == "artifact_install"]
+    )
     if installed > least:
         told.append(f"artifacts {seconds(installed)}")
-    unnamed = sum(part.seconds for part in given if part.kind == NONE)
+    unnamed = sum([part.seconds for part in given if part.kind == NONE])
     if unnamed > least and load.phases:
         told.append(f"{seconds(unnamed)} outside of all phases")
     return told
