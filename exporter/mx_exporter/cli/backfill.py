@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +12,14 @@ from ..config import read_settings
 from ..errors import UsageError
 from ..log_setup import log_to_stderr
 from ..option_values import parse_label, parse_step, parse_time
+from .engine import cluster_options
 from .options import all_parsed, complete, parsed, remote_write_options, settings_options
 from .output import Output
 from .reading import Progress, say_absent, say_problems
 from .stdio import PROG, put, say
+
+if TYPE_CHECKING:
+    from ..offline.engines.engine import Engine
 
 #: Seconds before now whose blocks may collide with what a running server holds in memory.
 _HEAD_SECONDS = 3 * 3600
@@ -56,6 +61,7 @@ _POD = ("pod", "namespace", "node")
     "--until", callback=parsed(parse_time), metavar="TIME", help="Only samples before then."
 )
 @settings_options("catalog")
+@cluster_options
 def backfill(
     logs: tuple[str, ...],
     output: str | None,
@@ -65,6 +71,7 @@ def backfill(
     labels: list[tuple[str, str]],
     since: str | None,
     until: str | None,
+    jobs: Engine | None,
     **flags: str | bool | None,
 ) -> int:
     """Write what scrapes of LOGS would have seen, for Prometheus to take up afterwards, or send it
@@ -99,6 +106,7 @@ def backfill(
                 fixed=fixed,
                 since=since,
                 until=until,
+                jobs=jobs,
                 progress=progress.begin,
             )
         )

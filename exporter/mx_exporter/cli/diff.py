@@ -9,6 +9,7 @@ import click
 
 from ..errors import MxError
 from ..option_values import parse_at_least_one, timestamp_of_now
+from .engine import cluster_options
 from .filters import filters
 from .options import complete, jobs_option, parsed
 from .output import Output
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..analysis.compare import Comparison, Side
     from ..analysis.gates import Verdict
     from ..loads.selection import Selection
+    from ..offline.engines.engine import Engine
 
 #: Exit code when a condition of --fail is met.
 FAILED = 4
@@ -62,6 +64,7 @@ FAILED = 4
     help="Write the figures of B into FILE, to be A another time.",
 )
 @click.option("--seed", type=int, default=0, metavar="N", help="Draws the intervals. [default: 0]")
+@cluster_options
 @filters
 @jobs_option
 def diff(
@@ -75,7 +78,7 @@ def diff(
     save: str | None,
     seed: int,
     selection: Selection,
-    jobs: int | None,
+    jobs: int | Engine | None,
 ) -> int:
     """Compare the loads of B with those of A: what became slower, and where the time went.
 
@@ -144,7 +147,7 @@ def _printed(
 
 
 def _read(
-    name: str, selection: Selection, jobs: int | None, progress: Progress
+    name: str, selection: Selection, jobs: int | Engine | None, progress: Progress
 ) -> tuple[Side, bool]:
     """One side, and whether something of it is missing."""
     from ..analysis.baseline import is_baseline, load

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ..errors import UsageError
+from .engine import cluster_options
 from .filters import filters
 from .options import complete
 from .output import NewFolder, Output
@@ -19,7 +20,8 @@ from .stdio import say
 if TYPE_CHECKING:
     from ..core.decode import Event
     from ..loads.selection import Selection
-    from ..offline.read_events import EventReader
+    from ..offline.engines.engine import Engine
+    from ..offline.read_events import Line
 
 #: Ends the name of a file that is written as Parquet.
 _PARQUET = ".parquet"
@@ -49,6 +51,7 @@ _PARQUET = ".parquet"
     metavar="FIELD=VALUE",
     help="Only where a field has this value; more than once: all of them.",
 )
+@cluster_options
 @filters
 def events(
     logs: tuple[str, ...],
@@ -59,6 +62,7 @@ def events(
     procs: tuple[str, ...],
     where: tuple[str, ...],
     selection: Selection,
+    jobs: Engine | None,
 ) -> int:
     """Print the lines of LOGS as they were written, in order of time, each once.
 
@@ -71,11 +75,12 @@ def events(
     from ..offline.read_events import EventReader
 
     conditions = [_condition(text) for text in where]
+    chosen = _Chosen(selection, loads, names, procs, conditions)
     with Progress() as progress, contextlib.ExitStack() as opened:
         write = _target(opened, progress, output, tables)
         reader, lines = read_whole(
-            lambda: EventReader(CATALOG, logs, progress=progress.begin),
-            lambda reader: _in_order(reader, _Chosen(selection, loads, names, procs, conditions)),
+            lambda: EventReader(CATALOG, logs, jobs=jobs, progress=progress.begin),
+            lambda reader: reader.in_order(chosen.keyed),
         )
         write(lines)
     if reader.compacted:
@@ -132,14 +137,39 @@ class _Chosen:
         loads: tuple[str, ...],
         names: tuple[str, ...],
         procs: tuple[str, ...],
-        where: list[Callable[[dict[str, Any]], bool]],
+        where: list[_Condition],
     ) -> None:
         self.selection = selection
         self._loads, self._names, self._procs = set(loads), set(names), set(procs)
         self._where = where
 
+    def keyed(self, lines: Iterable[Line]) -> Iterator[tuple[bytes, bytes]]:
+        """Those that are, each with the key of its time."""
+        from ..core.builtin import CATALOG
+        from ..core.decode import name_of
+        from ..loads.event_filter import EventFilter
+        from ..offline.sorted_runs import SortedRuns, time_key
+
+        loads = EventFilter(self.selection)
+        #: Whether they are meant is known when all were read.
+        waiting = SortedRuns()
+        for event, line in lines:
+            loads.learn(event)
+            meant = loads.admits(event)
+            if meant is not False and self.admits(event, name_of(event), line):
+                key = time_key(event.timestamp, event.proc, event.seq)
+                if meant:
+                    yield key, line
+                else:
+                    waiting.add(key, line)
+        decode = CATALOG.decoder.decode_line
+        for line in waiting:
+            last: Any = decode(line[:-1])
+            if loads.admits(last, last=True):
+                yield time_key(last.timestamp, last.proc, last.seq), line[:-1]
+
     def admits(self, event: Event, name: str, line: bytes) -> bool:
-        """Whether an event is."""
+        """Whether an event is, by its own line."""
         s = self.selection
         return (
             (not self._names or name in self._names)
@@ -157,11 +187,27 @@ class _Chosen:
             record = orjson.loads(line)
         except ValueError:
             return False
-        return all(condition(record) for condition in self._where)
+        return all(condition.holds(record) for condition in self._where)
 
 
-def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
+class _Condition(NamedTuple):
     """A condition on a field. A text is compared as it is, all else as JSON has it."""
+
+    field: str
+    wanted: str
+    number: Any
+
+    def holds(self, record: dict[str, Any]) -> bool:
+        """Whether it does for a line."""
+        if self.field not in record:
+            return False
+        value = record[self.field]
+        if type(value) is str:
+            return value == self.wanted
+        return type(self.number) is not str and bool(value == self.number)
+
+
+def _condition(text: str) -> _Condition:
     import orjson
 
     field, equals, wanted = text.partition("=")
@@ -171,36 +217,4 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
         number: Any = orjson.loads(wanted)
     except ValueError:
         number = wanted
-
-    def holds(record: dict[str, Any]) -> bool:
-        if field not in record:
-            return False
-        value = record[field]
-        return value == wanted if type(value) is str else type(value) is not str and value == number
-
-    return holds
-
-
-#: Before a line: whether it is meant is known, or will be when all were read.
-_KNOWN, _OPEN = b"+", b"?"
-
-
-def _in_order(reader: EventReader, chosen: _Chosen) -> Iterator[bytes]:
-    """The lines that are meant, each with its newline."""
-    from ..core.builtin import CATALOG
-    from ..core.decode import name_of
-    from ..loads.event_filter import EventFilter
-    from ..offline.sorted_runs import SortedRuns, time_key
-
-    loads = EventFilter(chosen.selection)
-    runs = SortedRuns()
-    for event, line in reader:
-        loads.learn(event)
-        meant = loads.admits(event)
-        if meant is not False and chosen.admits(event, name_of(event), line):
-            key = time_key(event.timestamp, event.proc, event.seq)
-            runs.add(key, (_KNOWN if meant else _OPEN) + line)
-    decode = CATALOG.decoder.decode_line
-    for line in runs:
-        if line.startswith(_KNOWN) or loads.admits(decode(line[1:-1]), last=True):
-            yield line[1:]
+    return _Condition(field, wanted, number)

@@ -20,6 +20,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
         "zstandard": "zstandard",
         **({} if sys.version_info >= (3, 11) else {"tomli": "tomli"}),
     },
+    "dask": {"dask": "dask", "distributed": "distributed"},
     "top": {"rich": "rich"},
 }
 
@@ -42,7 +43,7 @@ def how_to_install(module: str) -> str | None:
     for extra, packages in EXTRAS.items():
         if module in packages:
             extras = extra if extra == "exporter" else f"exporter,{extra}"
-            what = "exporter" if extra == "exporter" else f"command {extra}"
+            what = {"exporter": "exporter", "dask": "engine dask"}.get(extra, f"command {extra}")
             return (
                 f"the package {packages[module]} is missing; install the {what} with: "
                 f"pip install 'mx-metrics[{extras}]'"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..option_values import parse_at_least_one, timestamp_of_now
+from .engine import cluster_options
 from .filters import filters
 from .options import complete, jobs_option, parsed
 from .reading import Progress, read_whole, say_absent, say_problems, style
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..analysis.summary import Summary
     from ..loads.model import Load
     from ..loads.selection import Selection
+    from ..offline.engines.engine import Engine
     from ..offline.read_loads import LoadReader
 
 #: Rows that are shown unless more are asked for.
@@ -46,6 +48,7 @@ _ROWS = 20
 @click.option("--all", "everything", is_flag=True, help="Print all.")
 @click.option("--failed", is_flag=True, help="Only loads that ended in error or never ended.")
 @click.option("--running", is_flag=True, help="Only loads that run.")
+@cluster_options
 @filters
 @jobs_option
 def loads(
@@ -58,7 +61,7 @@ def loads(
     failed: bool,
     running: bool,
     selection: Selection,
-    jobs: int | None,
+    jobs: int | Engine | None,
 ) -> int:
     """List the loads in LOGS: how long each took, what came of it, and why.
 

@@ -9,6 +9,7 @@ import click
 from ..config import SOURCE_ID_WARNING, read_settings
 from ..option_values import parse_at_least_one, parse_buckets, parse_names, parse_time
 from .deriving import check_labels, window_of, with_buckets
+from .engine import cluster_options
 from .filters import load_filters
 from .options import all_parsed, complete, jobs_option, parsed, settings_options
 from .page import page_options, print_page, say_faults
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..core.catalog import Catalog
     from ..core.window import Window
     from ..loads.selection import Selection
+    from ..offline.engines.engine import Engine
     from ..offline.fold_sources import Outcome
     from ..offline.inputs import SnapshotInput
 
@@ -64,12 +66,13 @@ if TYPE_CHECKING:
     metavar="FAMILY=BOUNDS",
     help="Other boundaries of a histogram, between commas; may be given for several.",
 )
+@cluster_options
 @load_filters
 @save_state_option
 def replay(
     logs: tuple[str, ...],
     output: str | None,
-    jobs: int | None,
+    jobs: int | Engine | None,
     max_series: int | None,
     at: str | None,
     since: str | None,
@@ -117,7 +120,7 @@ def run(
     source_id_label: bool = False,
     created: bool = True,
     max_series: int | None = None,
-    jobs: int | None = None,
+    jobs: int | Engine | None = None,
     save_state: str | None = None,
 ) -> int:
     """Fold ``logs`` and print the page.
@@ -129,7 +132,7 @@ def run(
     :param group_by: labels by which processes are told apart (`grouped.HEADER_LABELS`).
     :param output: ``text`` (the classic format), ``openmetrics`` or ``json`` (`json_lines`).
     :param created: with creation times in OpenMetrics.
-    :param jobs: processes at most; None: as many as there are cores.
+    :param jobs: processes at most; None: as many as there are cores; or an engine.
     :param save_state: file that the state is written into as well.
     :return: 0, or 1 when a file of ours could not be read to its end, so that totals are short,
         when an argument names no event, or when a family could not be printed.

@@ -7,7 +7,8 @@ listed segment that is gone when it is to be opened is in another snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ..errors import MxError
@@ -28,10 +29,22 @@ class Generations:
 
     def __init__(self) -> None:
         self._seen: dict[str, snapshot.Identity | None] = {}
+        #: By where they lie: the same, as they were named.
+        self._places: dict[str, list[str]] = {}
 
     def note(self, directory: str) -> None:
         """Note the snapshot that a directory has before it is listed or read."""
-        self._seen.setdefault(directory, snapshot.identity_in(directory))
+        if directory not in self._seen:
+            self._seen[directory] = snapshot.identity_in(directory)
+            self._places.setdefault(os.path.abspath(directory), []).append(directory)
+
+    def of(self, paths: Iterable[str]) -> Generations:
+        """Those of the directories that these files lie in."""
+        found = Generations()
+        for place in {os.path.abspath(os.path.dirname(path)) for path in paths}:
+            for directory in self._places.get(place, ()):
+                found._seen[directory] = self._seen[directory]
+        return found
 
     def check(self) -> None:
         """Check that each directory still has the snapshot that was noted.

@@ -12,7 +12,8 @@ from ..core.state import Overlap, State
 from ..directory.generations import Generations
 from ..errors import MxError, UsageError
 from ..loads.selection import EVERY
-from .engines.process_pool import group, processes, spread
+from .engines.engine import Engine, group
+from .engines.process_pool import engine_of
 from .fold_sources import Outcome, fold_sources, settle
 from .inputs import SnapshotInput, find_inputs, merge_snapshots
 from .read_sources import Read
@@ -35,7 +36,7 @@ def fold_logs(
     logs: tuple[str, ...],
     *,
     max_series: int | None = None,
-    jobs: int | None = None,
+    jobs: int | Engine | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
     scope: Scope = WHOLE,
 ) -> Folded:
@@ -44,7 +45,7 @@ def fold_logs(
     :param catalog: what is derived from them.
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :param max_series: of each `Fold`.
-    :param jobs: processes at most; None: as many as there are cores.
+    :param jobs: processes at most; None: as many as there are cores; or the engine to use.
     :param progress: told how many bytes there are to read; returns what is told, again and again,
         how many more were read.
     :param scope: what of them is folded.
@@ -84,7 +85,7 @@ def fold_all(
     base: State | None = None,
     generations: Generations | None = None,
     max_series: int | None = None,
-    jobs: int | None = None,
+    jobs: int | Engine | None = None,
     seen: Callable[[int], None] = ignore,
     scope: Scope = WHOLE,
 ) -> Outcome:
@@ -94,14 +95,14 @@ def fold_all(
     :param base: the state to go on from; it is used up.
     :param generations: of the directories that may be compacted meanwhile.
     :param max_series: of each `Fold`.
-    :param jobs: processes at most; None: one a core.
+    :param jobs: as for `fold_logs`.
     :param seen: told the bytes that were read since it was told last.
     :raises StartOver: a source is gone, and its directory has another snapshot.
     """
     base = State(catalog) if base is None else base
-    jobs = processes(jobs)
-    groups = group(sources, jobs)
-    if jobs > 1 and len(groups) > 1:
+    engine = engine_of(jobs)
+    groups = group(sources, engine)
+    if engine.jobs > 1 and len(groups) > 1:
         try:
             return _spread(
                 catalog,
@@ -110,7 +111,7 @@ def fold_all(
                 copy.deepcopy(base),
                 generations,
                 max_series,
-                min(jobs, len(groups)),
+                engine,
                 seen,
                 scope,
             )
@@ -145,7 +146,7 @@ def _spread(
     base: State,
     generations: Generations | None,
     max_series: int | None,
-    jobs: int,
+    engine: Engine,
     seen: Callable[[int], None],
     scope: Scope,
 ) -> Outcome:
@@ -153,11 +154,20 @@ def _spread(
     settle(Fold(catalog, base), writers)
     whole = Outcome({scope.nobody: base}, Read())
     tasks = (
-        (catalog, group, writers, part, generations, max_series, ignore, scope)
+        (
+            catalog,
+            group,
+            writers,
+            part,
+            None if generations is None else generations.of(source.path for source in group),
+            max_series,
+            ignore,
+            scope,
+        )
         for group, part in zip(groups, parts, strict=True)
     )
-    for at, part in spread(fold_sources, tasks, jobs):
+    for done, part in engine.merged(fold_sources, tasks, Outcome.add):
         whole.add(part)
-        seen(sum(source.size for source in groups[at]))
+        seen(sum(source.size for at in done for source in groups[at]))
     whole.read.sort(source for group in groups for source in group)
     return whole

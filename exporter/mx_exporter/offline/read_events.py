@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from ..core.catalog import Catalog
 from ..core.decode import Decoder, Event, Rejected
 from ..core.ledger import Book
+from ..core.state import Overlap
+from ..directory.generations import Generations
+from .engines.engine import Engine, group
 from .inputs import compacted, find_inputs
 from .read_sources import Read, read_sources
 from .reader import ignore
 from .records import AROUND
+from .sorted_runs import SortedRuns
+from .sources import Source
+from .writers import Writers
+
+#: Bytes of lines that a worker reads before it hands over those that are meant.
+_GROUP = 16 * 1024 * 1024
 
 
 class Line(NamedTuple):
@@ -24,11 +34,16 @@ class Line(NamedTuple):
     line: bytes
 
 
+#: What makes keys and lines of those events that are meant.
+Choose: TypeAlias = Callable[[Iterable[Line]], Iterable[tuple[bytes, bytes]]]
+
+
 class EventReader:
     """The events of ``logs``, to be read once, in the order in which they stand there.
 
     :param catalog: the events there are; others come as well.
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
+    :param jobs: has workers read them in `in_order`; None: this process does.
     :param progress: told how many bytes there are to read; returns what is told, again and again,
         how many more were read.
     :raises UsageError: a path names nothing.
@@ -40,6 +55,7 @@ class EventReader:
         catalog: Catalog,
         logs: tuple[str, ...],
         *,
+        jobs: Engine | None = None,
         progress: Callable[[int], Callable[[int], None]] | None = None,
     ) -> None:
         self.found, self.snapshots, self._writers = find_inputs(catalog, logs)
@@ -47,30 +63,110 @@ class EventReader:
         self.read = Read()
         #: Events of which only a snapshot is left.
         self.compacted = compacted(self.snapshots)
-        self._decoder = _Keeping(catalog.events.values())
+        self._catalog = catalog
+        self._engine = jobs
         size = sum(source.size for source in self.found.sources)
         self._seen = ignore if progress is None else progress(size)
 
     def __iter__(self) -> Iterator[Line]:
-        books: dict[str, Book] = {}
-        kept = self._decoder.kept
-        for events, procs in read_sources(
-            self._decoder,
+        return _lines(
+            self._catalog,
             self.found.sources,
             self._writers,
             self.read,
             self.found.generations,
             self._seen,
-        ):
-            for event in events:
-                if isinstance(event, Rejected):
-                    continue
-                procs.add(event.proc)
-                book = books.setdefault(event.proc, Book())
-                if not book.knows(event.seq):
-                    book.enter(event.seq)
-                    yield Line(event, kept[event.proc, event.seq])
-            kept.clear()
+            {},
+        )
+
+    def in_order(self, choose: Choose) -> Iterator[bytes]:
+        """The lines that are chosen, in the order of their keys, each with its newline.
+
+        :param choose: gives key and line of those events that are meant; what a process logged is
+            given to it as a whole. It goes to other processes.
+        """
+        try:
+            runs = self._spread(choose)
+        except Overlap:  # the files do not hold the writers that their names say
+            self.read, runs = Read(), None
+        if runs is None:
+            runs = SortedRuns()
+            for key, line in choose(self):
+                runs.add(key, line)
+        return iter(runs)
+
+    def _spread(self, choose: Choose) -> SortedRuns | None:
+        """What workers found; None: there are none, or it is not worth it."""
+        groups = [] if self._engine is None else group(self.found.sources, self._engine, _GROUP)
+        if self._engine is None or len(groups) < 2:
+            return None
+        runs, met = SortedRuns(), set[str]()
+        tasks = (
+            (
+                self._catalog,
+                given,
+                self._writers,
+                self.found.generations.of(source.path for source in given),
+                choose,
+            )
+            for given in groups
+        )
+        for at, part in self._engine.spread(_read_group, tasks):
+            if met & part.procs:
+                raise Overlap(f"process {min(met & part.procs)} is in files of others")
+            met |= part.procs
+            for row in part.rows:
+                runs.add_row(row)
+            self.read.add(part.read)
+            self._seen(sum(source.size for source in groups[at]))
+        self.read.sort(chain.from_iterable(groups))
+        return runs
+
+
+class _Part(NamedTuple):
+    """What a worker read of some writers."""
+
+    #: As `SortedRuns` gives them.
+    rows: list[bytes]
+    procs: set[str]
+    read: Read
+
+
+def _read_group(
+    catalog: Catalog,
+    sources: list[Source],
+    writers: Writers,
+    generations: Generations,
+    choose: Choose,
+) -> _Part:
+    read, runs = Read(), SortedRuns()
+    books: dict[str, Book] = {}
+    for key, line in choose(_lines(catalog, sources, writers, read, generations, ignore, books)):
+        runs.add(key, line)
+    return _Part(list(runs.rows()), set(books), read)
+
+
+def _lines(
+    catalog: Catalog,
+    sources: list[Source],
+    writers: Writers,
+    read: Read,
+    generations: Generations,
+    seen: Callable[[int], None],
+    books: dict[str, Book],
+) -> Iterator[Line]:
+    decoder = _Keeping(catalog.events.values())
+    kept = decoder.kept
+    for events, procs in read_sources(decoder, sources, writers, read, generations, seen):
+        for event in events:
+            if isinstance(event, Rejected):
+                continue
+            procs.add(event.proc)
+            book = books.setdefault(event.proc, Book())
+            if not book.knows(event.seq):
+                book.enter(event.seq)
+                yield Line(event, kept[event.proc, event.seq])
+        kept.clear()
 
 
 class _Keeping(Decoder):

@@ -15,7 +15,8 @@ from ..loads.model import Load
 from ..loads.pack import pack, unpack
 from ..loads.selection import Selection
 from ..loads.timeline import Timeline
-from .engines.process_pool import group, processes, spread
+from .engines.engine import Engine, group
+from .engines.process_pool import engine_of
 from .inputs import compacted, find_inputs
 from .read_sources import Read, read_sources
 from .reader import ignore
@@ -39,7 +40,7 @@ class LoadReader:
     :param logs: directories, files, patterns, ``-``; none is the directory of the environment.
     :param selection: which loads are given.
     :param now: timestamp up to which loads that run are told of; None: their newest event.
-    :param jobs: processes at most; None: as many as there are cores.
+    :param jobs: processes at most; None: as many as there are cores; or the engine to use.
     :param progress: told how many bytes there are to read; returns what is told, again and again,
         how many more were read.
     :raises UsageError: a path names nothing.
@@ -53,7 +54,7 @@ class LoadReader:
         *,
         selection: Selection | None = None,
         now: str | None = None,
-        jobs: int | None = None,
+        jobs: int | Engine | None = None,
         progress: Callable[[int], Callable[[int], None]] | None = None,
     ) -> None:
         self.found, self.snapshots, self._writers = find_inputs(catalog, logs)
@@ -64,7 +65,7 @@ class LoadReader:
         self._catalog = catalog
         self._selection = Selection() if selection is None else selection
         self._now = now
-        self._jobs = processes(jobs)
+        self._engine = engine_of(jobs)
         size = sum(source.size for source in self.found.sources)
         self._seen = ignore if progress is None else progress(size)
 
@@ -81,21 +82,21 @@ class LoadReader:
         :param work: a function of a module, and what it returns, go from process to process.
         """
         sources = self.found.sources
-        groups = group(sources, self._jobs, _GROUP)
+        groups = group(sources, self._engine, _GROUP)
         timeline = Timeline()
-        if self._jobs > 1 and len(groups) > 1:
+        if self._engine.jobs > 1 and len(groups) > 1:
             tasks = (
                 (
                     self._catalog,
                     given,
                     self._writers,
-                    self.found.generations,
+                    self.found.generations.of(source.path for source in given),
                     self._selection,
                     work,
                 )
                 for given in groups
             )
-            for at, part in spread(_read_group, tasks, min(self._jobs, len(groups))):
+            for at, part in self._engine.spread(_read_group, tasks):
                 yield from part.results
                 rest = timeline.merge(unpack(part.rest, self._catalog.decoder))
                 yield from map(work, filter(self._selection.admits, rest))

@@ -42,16 +42,24 @@ class SortedRuns:
         :param key: without a tab or a newline.
         :param line: without a newline.
         """
-        self._lines.append(key + _SEPARATOR + line + b"\n")
-        self._size += len(key) + len(line)
+        self.add_row(key + _SEPARATOR + line + b"\n")
+
+    def add_row(self, row: bytes) -> None:
+        """Take a line with its key, as `rows` gives it."""
+        self._lines.append(row)
+        self._size += len(row)
         if self._size >= _KEPT:
             self._spill()
 
     def __iter__(self) -> Iterator[bytes]:
         """The lines in order, each with a newline. They are used up."""
+        for row in self.rows():
+            yield row[row.index(_SEPARATOR) + 1 :]
+
+    def rows(self) -> Iterator[bytes]:
+        """The same with their keys."""
         self._lines.sort()
-        for line in heapq.merge(*self._runs, self._lines):
-            yield line[line.index(_SEPARATOR) + 1 :]
+        yield from heapq.merge(*self._runs, self._lines)
         self.close()
 
     def close(self) -> None:

@@ -1,7 +1,4 @@
-"""Spreading the work on sources over several processes, where that pays.
-
-Each process takes the files of some writers at a time.
-"""
+"""Spreading the work on sources over several processes, where that pays."""
 
 from __future__ import annotations
 
@@ -17,15 +14,12 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from ...errors import MxError
-from ..sources import Source
+from .engine import Engine
 
 _Result = TypeVar("_Result")
 
 #: Less than this is read before other processes would have started.
 WORTH_SPREADING = 8 * 1024 * 1024
-
-#: Groups of writers a process, so that a slow one does not keep the others waiting.
-_GROUPS_EACH = 4
 
 #: Objects that a worker makes before it looks for cycles among them.
 _ALLOCATIONS = 100_000
@@ -39,32 +33,45 @@ def processes(jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if jobs is None else jobs
 
 
-def group(sources: list[Source], jobs: int, most: int | None = None) -> list[list[Source]]:
-    """Sources by writer, in groups of about equal size for so many processes; one group when they
-    are too small to be spread, or when some do not say whose they are.
+class ProcessPool:
+    """An `Engine`: processes of this machine.
 
-    :param most: bytes of lines that a group of more than one writer has at most.
+    :param jobs: as for `processes`.
     """
-    total = sum(source.weight for source in sources)
-    if any(source.segment is None for source in sources) or total < WORTH_SPREADING:
-        return [sources]
-    wanted = jobs * _GROUPS_EACH
-    if most is not None:
-        wanted = max(wanted, total // most + 1)
-    by_proc: dict[str, list[Source]] = {}
-    for source in sources:
-        by_proc.setdefault(source.proc, []).append(source)
-    sized = sorted(
-        ((sum(source.weight for source in given), given) for given in by_proc.values()),
-        key=lambda each: -each[0],
-    )
-    groups: list[list[Source]] = [[] for _ in range(min(wanted, len(sized)))]
-    sizes = [0] * len(groups)
-    for size, given in sized:
-        at = sizes.index(min(sizes))
-        groups[at] += given
-        sizes[at] += size
-    return groups
+
+    most: int | None = None
+
+    def __init__(self, jobs: int | None) -> None:
+        self.jobs = processes(jobs)
+
+    @property
+    def worth(self) -> int:
+        """See `Engine`."""
+        return WORTH_SPREADING
+
+    def spread(
+        self, work: Callable[..., _Result], tasks: Iterable[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, _Result]]:
+        """See `Engine`."""
+        given = list(tasks)
+        return spread(work, given, min(self.jobs, len(given)))
+
+    def merged(
+        self,
+        work: Callable[..., _Result],
+        tasks: Iterable[tuple[Any, ...]],
+        merge: Callable[[_Result, _Result], object],  # noqa: ARG002 - as `Engine` has it
+    ) -> Iterator[tuple[list[int], _Result]]:
+        """See `Engine`."""
+        return (([at], result) for at, result in self.spread(work, tasks))
+
+
+def engine_of(jobs: int | Engine | None) -> Engine:
+    """The engine that is meant.
+
+    :param jobs: processes at most; None: one a core; or an engine.
+    """
+    return ProcessPool(jobs) if jobs is None or isinstance(jobs, int) else jobs
 
 
 def spread(

@@ -189,15 +189,21 @@ def test_the_packages_that_are_looked_for_are_those_of_the_extra(extra: str) -> 
     assert all(find_spec(module) for module in EXTRAS[extra])
 
 
-def test_a_command_with_an_extra_of_its_own_says_how_to_install_it() -> None:
+@pytest.mark.parametrize(
+    ("missing", "extra", "command"),
+    [("rich", "top", ["top"]), ("distributed", "dask", ["replay", "--engine", "dask", "."])],
+)
+def test_what_needs_an_extra_of_its_own_says_how_to_install_it(
+    missing: str, extra: str, command: list[str]
+) -> None:
     code = (
-        "import sys; sys.modules['rich'] = None; "
+        "import sys; sys.modules[sys.argv.pop(1)] = None; "
         "from mx_exporter.__main__ import main; sys.exit(main())"
     )
-    done = run("top", command=("-c", code))
+    done = run(missing, *command, command=("-c", code))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the package rich is missing" in done.stderr
-    assert "pip install 'mx-metrics[exporter,top]'" in done.stderr
+    assert f"the package {missing} is missing" in done.stderr
+    assert f"pip install 'mx-metrics[exporter,{extra}]'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
