@@ -36,6 +36,8 @@ class Run(NamedTuple):
     #: Peak resident memory in MB: of the process, or of one that it started, if that had more.
     memory: float
     output: bytes
+    #: Seconds of the CPU.
+    cpu: float
 
 
 def rows() -> Iterator[Row]:
@@ -94,13 +96,13 @@ def _measured(place: Path) -> Iterator[Row]:
     )
 
 
-def run_whole(command: list[str]) -> Run:
-    """Run a command as a process of its own."""
+def run_whole(command: list[str], code: int = 0) -> Run:
+    """Run a command as a process of its own, which ends with this code."""
     done = subprocess.run([sys.executable, "-I", "-S", _RUN, *command], capture_output=True)
-    if done.returncode:
+    if done.returncode != code:
         raise RuntimeError(f"{command}: {done.stderr.decode()}")
-    took, memory = done.stderr.splitlines()[-1].split()
-    return Run(float(took), float(memory) / 1024, done.stdout)
+    took, memory, cpu = done.stderr.splitlines()[-1].split()
+    return Run(float(took), float(memory) / 1024, done.stdout, float(cpu))
 
 
 def rate(size: int, took: list[float]) -> str:

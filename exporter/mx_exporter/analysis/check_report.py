@@ -1,4 +1,4 @@
-"""What `mx-metrics check` found, as text and as JSON.
+"""What `mx-metrics check` found: of each file, of each snapshot, of all together.
 
 Text out of a log is made harmless here before it reaches a terminal.
 """
@@ -9,12 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from itertools import islice
-from typing import Any, NamedTuple
-
-from mx_log.schema import RECORDERS
-from mx_log.words import counted
+from typing import NamedTuple
 
 from ..core import ranges
 from ..core.decode import Rejected
@@ -29,10 +24,7 @@ from ..offline.writers import Writers
 from .text_table import harmless
 
 #: Faults of one file that are told one by one; the others are counted.
-_TOLD = 100
-
-#: Names that are shown of the recorders that no family answers.
-_SHOWN = 10
+TOLD = 100
 
 
 class Fault(NamedTuple):
@@ -58,7 +50,7 @@ class FileReport:
     #: Events that the schema does not know.
     skipped: int = 0
     duplicates: int = 0
-    #: The first `_TOLD` of them.
+    #: The first `TOLD` of them.
     faults: list[Fault] = field(default_factory=list)
     #: Process and reason -> numbers of its lines that were rejected.
     _numbers: dict[tuple[str, str], Ranges] = field(default_factory=dict)
@@ -81,7 +73,7 @@ class FileReport:
 
     def add_unanswered(self, recorder: str) -> None:
         """Count a call of a recorder that the emitter does not know."""
-        if recorder not in self.unanswered and len(self.unanswered) >= _TOLD:
+        if recorder not in self.unanswered and len(self.unanswered) >= TOLD:
             recorder = "(other names)"
         self.unanswered[recorder] += 1
 
@@ -106,7 +98,7 @@ class FileReport:
             self._numbered[fault] = (rejected.proc, rejected.seq)
 
     def _keep(self, fault: Fault) -> bool:
-        kept = len(self.faults) < _TOLD
+        kept = len(self.faults) < TOLD
         if kept:
             self.faults.append(fault)
         return kept
@@ -233,243 +225,3 @@ class Report:
             or any(report.given.problem for report in self.snapshots)
             or bool(self.absent)
         )
-
-
-# --------------------------------------------------------------------------------------
-# The report as text
-
-
-def as_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
-    """The report as lines of text.
-
-    :param verbose: with the events of each file by name, and with all faults that were kept.
-    """
-    for snapshot in report.snapshots:
-        yield from _snapshot_lines(snapshot)
-    told = (line for file in report.files for line in _file_lines(file, verbose))
-    yield from told if verbose else islice(told, _TOLD + 2)
-    more = sum(1 for _ in told)
-    if more:
-        yield f"{counted(more, 'more such line')} about files; -v shows all"
-    yield from _closing_lines(report)
-
-
-def _snapshot_lines(report: SnapshotReport) -> Iterator[str]:
-    path = report.given.source.shown
-    if report.given.problem:
-        yield f"{path}: {harmless(report.given.problem)}"
-        return
-    lost = sum(last - first + 1 for ranges in report.lost.values() for first, last in ranges)
-    counts = [
-        f"{count} {what}"
-        for count, what in (
-            (report.skipped, "not known"),
-            (report.refused.total(), "refused"),
-            (lost, "lost"),
-            (report.duplicates, "met before"),
-        )
-        if count
-    ]
-    rejected = report.rejected.total()
-    if not report.given.snapshot.segments:
-        yield f"{path}: stands for no segments yet"
-        return
-    yield (
-        f"{path}: stands for segments of {counted(report.processes, 'process', 'processes')}: "
-        + counted(report.met, "event")
-        + (f" ({', '.join(counts)})" if counts else "")
-        + (f", {counted(rejected, 'line')} rejected" if rejected else "")
-    )
-    for proc, lost_ranges in sorted(report.lost.items())[:_TOLD]:
-        yield f"{path}: process {harmless(proc)}: without seq {_ranges(lost_ranges)}"
-    for what, reasons in (("rejected", report.rejected), ("refused", report.refused)):
-        if reasons:
-            named = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-            yield f"{path}: {what}: {named}"
-    for family in report.given.snapshot.changed:
-        yield f"{path}: derived with another table of {family}, which lacks these events"
-
-
-def _file_lines(report: FileReport, verbose: bool) -> Iterator[str]:
-    path = report.source.shown
-    if report.unreadable is not None and not report.unreadable.ours:
-        yield f"{path}: {report.unreadable}"
-        return
-    if verbose:
-        yield from _counts(path, report)
-    for fault in report.faults:
-        yield f"{path} line {fault.line}: {fault.kind}, {fault.reason}: {fault.detail}"
-    more = report.rejected.total() + report.refused.total() - len(report.faults)
-    if more:
-        counts = ", ".join(
-            f"{count} {reason}" for reason, count in (report.rejected + report.refused).items()
-        )
-        yield f"{path}: {counted(more, 'more such line')}; in all {counts}"
-    if report.unreadable is not None:
-        yield f"{path}: {report.unreadable}"
-
-
-def _counts(path: str, report: FileReport) -> Iterator[str]:
-    names = ", ".join(f"{count} {harmless(name)}" for name, count in sorted(report.events.items()))
-    notes = [
-        f"{count} {what}"
-        for count, what in (
-            (report.skipped, "not known"),
-            (report.duplicates, "met before"),
-            (report.tally.foreign, "lines of others"),
-        )
-        if count
-    ]
-    yield (
-        f"{path}: {counted(report.events.total(), 'event')}"
-        + (f" ({', '.join(notes)})" if notes else "")
-        + (f": {names}" if names else "")
-    )
-
-
-def _closing_lines(report: Report) -> Iterator[str]:
-    state, files, snapshots = report.state, report.files, report.snapshots
-    for proc, book in sorted(state.books.items()):
-        if book.lost:
-            yield (
-                f"process {harmless(proc)}: {counted(book.lost, 'event')} lost of {book.end}, "
-                f"seq {_ranges(book.lost_ranges())}{_missing_segments(proc, report.found)}"
-            )
-    unanswered = report.unanswered
-    for name, count in unanswered.most_common(_SHOWN):
-        yield f"no family answers {harmless(name)} x{count}{_meant(name)}"
-    if len(unanswered) > _SHOWN:
-        yield f"{len(unanswered) - _SHOWN} more recorders that no family answers"
-    yield from report.absent[:_TOLD]
-    if len(report.absent) > _TOLD:
-        yield f"{len(report.absent) - _TOLD} more without an event"
-    if not files and not snapshots:
-        return
-    lines = report.lines
-    yield (
-        f"{counted(lines.all, 'line')}: {counted(lines.events, 'event')}, "
-        f"{lines.met_before} met before, {lines.rejected} rejected, {lines.foreign} of others"
-    )
-    unread = sum(r.unreadable is not None and r.unreadable.ours for r in files)
-    faults = [
-        counted(count, *names)
-        for count, *names in (
-            (state.rejected.total(), "line rejected", "lines rejected"),
-            (state.refused.total(), "observation refused", "observations refused"),
-            (state.lost, "event lost", "events lost"),
-            (unread, "file not read whole", "files not read whole"),
-            (
-                sum(bool(snapshot.given.problem) for snapshot in snapshots),
-                "snapshot that cannot be used",
-                "snapshots that cannot be used",
-            ),
-        )
-        if count
-    ]
-    events = sum(r.events.total() for r in files) + sum(r.met for r in snapshots)
-    yield (
-        f"{counted(len(files), 'file')}"
-        + (f" and {counted(len(snapshots), 'snapshot')}" if snapshots else "")
-        + f", {counted(events, 'event')} "
-        f"of {counted(len(state.books), 'process', 'processes')}: "
-        + (", ".join(faults) or "nothing is faulty")
-    )
-
-
-def _meant(recorder: str) -> str:
-    """Which recorder a name that is none is most like."""
-    alike = get_close_matches(recorder, sorted(RECORDERS), 1, 0.8)
-    return f": did you mean {alike[0]}?" if alike else ""
-
-
-def _ranges(ranges: list[tuple[int, int]]) -> str:
-    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in ranges[:_TOLD]]
-    return ", ".join(shown) + (" and more" if len(ranges) > _TOLD else "")
-
-
-def _missing_segments(proc: str, found: Found) -> str:
-    """Which segments would hold the lost numbers, when not all were given."""
-    covered = max((segments.get(proc, -1) for segments in found.covered.values()), default=-1)
-    numbers = sorted({s.segment.n for s in found.sources if s.segment and s.proc == proc})
-    gaps = [
-        (max(last, covered) + 1, n - 1)
-        for last, n in zip([-1, *numbers], numbers, strict=False)
-        if n > max(last, covered) + 1
-    ]
-    if not gaps:
-        return ""
-    return f" (its segments {_ranges(gaps)} are not among these logs)"
-
-
-# --------------------------------------------------------------------------------------
-# The report as JSON
-
-
-def as_object(report: Report) -> dict[str, Any]:
-    """The report as one object.
-
-    - ``faulty``
-    - ``lines`` of all files: ``all`` = ``events`` + ``met_before`` + ``rejected`` + ``foreign``
-    - ``without_events``, one line an argument that names none, and what there is
-    - ``unanswered_recorders``: calls of recorders that no family answers, by name
-    - ``snapshots``, one a snapshot: ``path``; ``segments`` (the last one that it stands for, by
-      process); totals as for a file; ``lost_ranges`` by process; ``families_lacking`` (those
-      that it does not hold, since their row of the table was another); ``problem`` (why it
-      cannot be used, or null)
-    - ``files``, one a file: ``path``; ``events``, ``rejected`` and ``refused`` (by name or
-      reason); ``lines``; ``foreign`` (those of other programs); ``not_known``; ``duplicates``;
-      ``faults`` (the first 100, each with ``line``, ``kind``, ``reason``, ``detail``);
-      ``problem`` (why it was not read whole, or null)
-    - ``processes``, one a process: its books (``logged`` = ``folded`` + ``refused`` +
-      ``skipped`` + ``rejected`` + ``lost``); ``lost_ranges`` (first and last number); ``alive``
-    """
-    return {
-        "faulty": report.faulty,
-        "lines": report.lines._asdict(),
-        "without_events": report.absent,
-        "unanswered_recorders": dict(report.unanswered),
-        "snapshots": [
-            {
-                "path": snapshot.given.source.shown,
-                "segments": snapshot.given.snapshot.segments,
-                "events": dict(sorted(snapshot.events.items())),
-                "rejected": dict(snapshot.rejected),
-                "refused": dict(snapshot.refused),
-                "not_known": snapshot.skipped,
-                "duplicates": snapshot.duplicates,
-                "lost_ranges": snapshot.lost,
-                "families_lacking": snapshot.given.snapshot.changed,
-                "problem": snapshot.given.problem or None,
-            }
-            for snapshot in report.snapshots
-        ],
-        "files": [
-            {
-                "path": file.source.shown,
-                "events": dict(sorted(file.events.items())),
-                "rejected": dict(file.rejected),
-                "refused": dict(file.refused),
-                "lines": file.tally.lines,
-                "foreign": file.tally.foreign,
-                "not_known": file.skipped,
-                "duplicates": file.duplicates,
-                "faults": [fault._asdict() for fault in file.faults],
-                "problem": None if file.unreadable is None else str(file.unreadable),
-            }
-            for file in report.files
-        ],
-        "processes": [
-            {
-                "proc": proc,
-                "logged": book.end,
-                "folded": book.folded,
-                "refused": book.refused,
-                "skipped": book.skipped,
-                "rejected": book.rejected,
-                "lost": book.lost,
-                "lost_ranges": book.lost_ranges(),
-                "alive": proc in report.writers.alive,
-            }
-            for proc, book in sorted(report.state.books.items())
-        ],
-    }

@@ -75,7 +75,8 @@ def run(
 
     from ..analysis import agreement
     from ..analysis.check import examine
-    from ..analysis.check_report import as_lines, as_object
+    from ..analysis.check_json import as_object
+    from ..analysis.check_text import as_lines
     from ..core.builtin import CATALOG
     from ..directory.generations import retry_overtaken
 

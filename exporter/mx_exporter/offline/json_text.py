@@ -11,6 +11,8 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 #: Most bytes of a piece. Parsing one takes some six times its size.
 MAX_PIECE = 4 * 1024 * 1024
 
@@ -20,7 +22,25 @@ OURS = '{"event":'
 #: Nobody packs deeper than this.
 _MAX_OPEN = 32
 
+#: What may stand between elements of a list that follow one another on a line, by how they begin.
+_BETWEEN = {"[": ("],[", "], ["), "{": ("},{", "}, {")}
+
+#: Characters of a list whose elements are taken together.
+_TOGETHER = 256 * 1024
+
+#: Bytes of an element up to which all parsers agree: larger ones may be too deep for one of them,
+#: or hold a number that is too long.
+_SMALL = 1600
+
+#: Places that are tried as the end of an element.
+_MAX_TRIES = 8
+
 _decoder = json.JSONDecoder()
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
+_skipped = msgspec.json.Decoder(msgspec.Raw)
+
+#: A text from which on it pays to see first whether it holds the end of a value.
+_LARGE = 64 * 1024
 
 _GAP = re.compile(r"[ \t\r\n,\ufeff]*")
 _GAP_OF_A_LINE = re.compile(r"[ \t\r,]*")
@@ -54,6 +74,16 @@ def scan(text: str, at: int) -> tuple[Any, int]:
     raise (Incomplete if cut else Broken)
 
 
+def _goes_on(text: str) -> bool:
+    """Whether the JSON value that a text begins with goes on behind it. Quick, and never wrong when
+    it says so."""
+    try:
+        _skipped.decode(text.encode("latin-1"))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return "truncated" in str(error)
+    return False
+
+
 def _near_end(text: str, at: int) -> bool:
     return not text[at + _CUT :].strip()
 
@@ -74,6 +104,8 @@ class JsonText:
         self._open: list[str] = []
         #: Characters to wait for before another try.
         self._wanted = 0
+        #: Elements of a list may be taken together: not yet tried with what is held.
+        self._together = False
         #: Pieces were given since the outermost text was opened.
         self._given = False
         self._found: list[tuple[int, bytes]] = []
@@ -96,6 +128,7 @@ class JsonText:
         :param final: the stream ends with this block.
         """
         self._text += block.decode("latin-1")
+        self._together = True
         closed = b"\n}" in block or b"\n]" in block
         if len(self._text) < self._wanted and not (closed or final):
             return []
@@ -135,18 +168,53 @@ class JsonText:
                 self._close()
             return at + 1
         if self._open[-1] == "[":
-            return self._value(at, at, final)
+            together = self._several(at) if self._together else None
+            return self._value(at, at, final) if together is None else together
         key = _KEY.match(text, at)
         if key is not None and key.end() - at <= self._limit:
             return self._value(at, key.end(), final)
         more = not final and len(text) - at <= self._limit and _KEY_CUT.match(text, at)
         return None if more else self._leave(at)
 
+    def _several(self, at: int) -> int | None:
+        """The elements of a list from a place on that are at their end, and on one line; returns
+        where they end, None: they are not taken together.
+
+        What is cut too early or too late does not parse.
+        """
+        self._together = False
+        text = self._text
+        for between in _BETWEEN.get(text[at : at + 1], ()):
+            end = at + min(self._limit, _TOGETHER)
+            for _ in range(_MAX_TRIES):
+                end = text.rfind(between, at, end)
+                if end < 0:
+                    break
+                try:
+                    found = _elements.decode(b"[%b]" % text[at : end + 1].encode("latin-1"))
+                except (msgspec.MsgspecError, RecursionError):
+                    continue
+                if "\n" in text[at:end]:
+                    return None
+                elements = list(map(bytes, found))
+                large = next((each for each in elements if len(each) > _SMALL), None)
+                if large is not None:
+                    del elements[elements.index(large) :]
+                    end = text.find(large.decode("latin-1"), at) - 1
+                if not elements:
+                    return None
+                self._found += [(self.number, each) for each in elements]
+                self._given = self._together = True
+                return end + 1
+        return None
+
     def _value(self, start: int, at: int, final: bool) -> int | None:
         """A value that stands at ``at``, and its key, if any, at ``start``."""
         text, limit = self._text, self._limit
         room = len(text) - at <= limit
         try:
+            if len(text) - at > _LARGE and _goes_on(text[at:]):
+                raise Incomplete
             value, end = scan(text, at)
         except Incomplete:
             if room and not final:
@@ -165,6 +233,7 @@ class JsonText:
         if len(self._open) == _MAX_OPEN:
             return self._leave(at)
         self._open.append(text[at])
+        self._together = True
         return at + 1
 
     def _break_off(self, at: int, final: bool) -> int | None:

@@ -22,6 +22,9 @@ AROUND = b"\xef\xbb\xbf\0 \t\r"
 _GOES_ON = (b"{", b"[", b",", b":")
 _MAY_GO_ON = frozenset({*_GOES_ON, b" ", b"\t", b"\r"})
 
+#: Pieces of a JSON text that are given together: what they look like is learned run by run.
+_AT_ONCE = 1024
+
 #: Bytes of a JSON text that are tried first: most that look like one are none.
 _TRIED = 4096
 
@@ -148,5 +151,6 @@ def _begins_text(line: bytes) -> bool:
 
 
 def _run(found: list[tuple[int, bytes]]) -> Iterator[Run]:
-    if found:
-        yield Run([number for number, _ in found], [piece for _, piece in found])
+    for at in range(0, len(found), _AT_ONCE):
+        some = found[at : at + _AT_ONCE]
+        yield Run([number for number, _ in some], [piece for _, piece in some])

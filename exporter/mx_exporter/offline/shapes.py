@@ -7,7 +7,7 @@ and where it does not fit a line, `find` has it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -39,7 +39,9 @@ def under(key: str) -> Shape:
 
 def among(at: int) -> Shape:
     """Each event is one of several texts in a list."""
-    return _inside(msgspec.json.Decoder(list[str]).decode, itemgetter(at))
+    passed: list[tuple[str, type]] = [(f"before_{n}", msgspec.Raw) for n in range(at)]
+    pair = msgspec.defstruct("Pair", [*passed, (_NAME, str)], array_like=True, gc=False)
+    return _inside(msgspec.json.Decoder(pair).decode, attrgetter(_NAME))
 
 
 def _inside(decode: Callable[[bytes], object], text_of: Callable[[Any], Any]) -> Shape:

@@ -261,6 +261,40 @@ def test_records_do_not_depend_on_blocks(data: bytes, cuts: list[int]) -> None:
         assert records(split) == records([data])
 
 
+#: Texts that look like what stands between two elements of a list.
+tricky = st.text(alphabet='],[{}"\\ :a\n', max_size=12)
+values = st.recursive(
+    st.none() | st.integers() | st.floats() | tricky | st.just("x" * 1700),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(tricky, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(
+    lists=st.lists(st.lists(values, max_size=12), min_size=1, max_size=3),
+    separators=st.sampled_from([(",", ":"), (", ", ": "), (" ,", ":")]),
+    cut=st.integers(0, 2000),
+)
+@settings(deadline=None)
+def test_elements_that_are_taken_together_are_those_one_by_one(
+    lists: list[list[object]], separators: tuple[str, str], cut: int
+) -> None:
+    data = json.dumps({"a": lists, "b": "x" * 4000}, separators=separators).encode()
+
+    def records() -> list[bytes]:
+        cutter = Records()
+        runs = [run for block in (data[:cut], data[cut:]) for run in cutter.feed(block)]
+        return [record for run in (*runs, *cutter.rest()) for record in run.records]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "MAX_PIECE", 2000)
+        patch.setattr(json_text, "_LARGE", 10)
+        together = records()
+        patch.setattr(json_text, "_BETWEEN", {})
+        patch.setattr(json_text, "_goes_on", lambda _: False)
+        assert together == records()
+
+
 # --------------------------------------------------------------------------------------
 # What begins in one place and ends in another
 
