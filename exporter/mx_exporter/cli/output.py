@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -18,29 +19,37 @@ from .stdio import put
 class Output:
     """Takes a result; as a context manager, which puts a file in place when all went well.
 
+    A link keeps leading where it leads. What is there and is no file, a pipe or a device, is
+    written to as it is.
+
     :param path: the file; None or ``-``: standard output.
     """
 
     def __init__(self, path: str | None) -> None:
         self._path = None if path == "-" else path
-        self._temporary = ""
+        #: Where the result goes, and where it is made before; empty: there itself.
+        self._target = self._temporary = ""
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> Output:
         if self._path is not None:
             try:
-                folder = os.path.dirname(self._path) or os.curdir
-                prefix = f".{os.path.basename(self._path)}."
-                fd, self._temporary = tempfile.mkstemp(prefix=prefix, dir=folder)
+                if _is_file_to_be(self._path):
+                    self._target = os.path.realpath(self._path)
+                    folder, name = os.path.split(self._target)
+                    fd, self._temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+                    self._file = open(fd, "wb")
+                else:
+                    self._target = self._path
+                    self._file = open(self._path, "wb")
             except OSError as error:
                 raise self._cannot(error) from None
-            self._file = open(fd, "wb")
         return self
 
     @property
     def place(self) -> str:
         """The file to be filled, for a library that opens it itself."""
-        return self._temporary
+        return self._temporary or self._target
 
     def write(self, data: bytes) -> None:
         """Write more of the result.
@@ -52,6 +61,8 @@ class Output:
             return
         try:
             self._file.write(data)
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise self._cannot(error) from None
 
@@ -65,12 +76,14 @@ class Output:
             return
         try:
             self._file.close()
-            if kind is None:
+            if kind is None and self._temporary:
                 os.chmod(self._temporary, 0o666 & ~_umask())
-                os.replace(self._temporary, self._path)
+                os.replace(self._temporary, self._target)
                 self._temporary = ""
             elif isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                 raise self._cannot(error) from None
+        except BrokenPipeError:
+            raise
         except OSError as failure:
             if kind is None:
                 raise self._cannot(failure) from None
@@ -81,6 +94,15 @@ class Output:
 
     def _cannot(self, error: OSError) -> MxError:
         return MxError(f"{self._path} cannot be written: {error.strerror}")
+
+
+def _is_file_to_be(path: str) -> bool:
+    """Whether there is a file, or nothing yet."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return True
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 class NewFolder:
