@@ -23,6 +23,7 @@ from .option_values import (
     DEFAULT_BIND_RETRY_SECS,
     Directory,
     Listen,
+    parse_address,
     parse_at_least_one,
     parse_bind_retry,
     parse_boolean,
@@ -37,7 +38,9 @@ from .option_values import (
 )
 
 __all__ = [
+    "DESTINATIONS",
     "OPTIONS",
+    "PUSHING",
     "SOURCE_ID_WARNING",
     "Directory",
     "Listen",
@@ -253,6 +256,40 @@ class Settings:
             metavar="URL",
         ),
     )
+    remote_write: str | None = field(
+        default=None,
+        metadata=_option(
+            parse_address,
+            "The same by remote write, to http://HOST:9090/api/v1/write, say.",
+            "none",
+            flag="--remote-write",
+            variable="MX_METRICS_REMOTE_WRITE",
+            metavar="URL",
+        ),
+    )
+    otlp: str | None = field(
+        default=None,
+        metadata=_option(
+            parse_address,
+            "The same by OTLP over HTTP, to http://HOST:4318, say.",
+            "none",
+            flag="--otlp",
+            variable="MX_METRICS_OTLP",
+            metavar="URL",
+        ),
+    )
+    bearer_token_file: str | None = field(
+        default=None,
+        metadata=_option(
+            parse_path,
+            "File of the token for remote write or OTLP; a user and a password may be in the "
+            "address.",
+            "none",
+            flag="--bearer-token-file",
+            variable="MX_METRICS_BEARER_TOKEN_FILE",
+            metavar="FILE",
+        ),
+    )
     job: str = field(
         default="modelexpress",
         metadata=_option(
@@ -278,6 +315,16 @@ class Settings:
             variable="POD_NAME",
         ),
     )
+    pod_namespace: str | None = field(
+        default=None,
+        metadata=_option(
+            parse_text, "The pod's namespace, for OTLP.", "none", variable="POD_NAMESPACE"
+        ),
+    )
+    node_name: str | None = field(
+        default=None,
+        metadata=_option(parse_text, "The pod's node, for OTLP.", "none", variable="NODE_NAME"),
+    )
 
     @property
     def endpoint(self) -> Listen | None:
@@ -292,10 +339,30 @@ class Settings:
         return None if self.listen is None and self.port is None else self.endpoint
 
     @property
+    def destination(self) -> str | None:
+        """The row that says where to push to, or None where there is nowhere."""
+        return next((name for name in DESTINATIONS if getattr(self, name) is not None), None)
+
+    def without_destination(self) -> Settings:
+        """The same with nowhere to push to."""
+        return replace(self, pushgateway=None, remote_write=None, otlp=None)
+
+    @property
     def pod(self) -> str:
         """The label that keeps this pod's pushes apart from those of others."""
         return self.pod_uid or self.pod_name or socket.gethostname()
 
+
+#: Where run and push may send metrics to, of which there is one at a time: the rows, and what is
+#: said of them.
+DESTINATIONS = {
+    "pushgateway": "a Pushgateway",
+    "remote_write": "an address for remote write",
+    "otlp": "an address for OTLP",
+}
+
+#: The rows of a push.
+PUSHING = (*DESTINATIONS, "bearer_token_file", "job")
 
 #: The table's rows by field name, in order.
 OPTIONS: dict[str, Option] = {f.name: Option(f.name, **f.metadata) for f in fields(Settings)}
@@ -336,7 +403,7 @@ def read_settings(
                 if name == "port":  # an endpoint that nobody can find would be the worse surprise
                     values[name] = 0
                 tolerate(str(error))
-    settings = Settings(**values)
+    settings = _with_one_destination(Settings(**values), flags, tolerate)
     if problem := _archive_problem(settings):
         option = OPTIONS["archive_dir"]
         if flags.get("archive_dir") is not None:
@@ -352,6 +419,31 @@ def doubts(environ: Mapping[str, str] | None = None) -> list[str]:
     """A sentence for each variable of ``environ`` (default: the process's own) that can hardly be
     meant as it is."""
     return variables.doubts(os.environ if environ is None else environ)
+
+
+def _with_one_destination(
+    settings: Settings,
+    flags: Mapping[str, str | bool | None],
+    tolerate: Callable[[str], None] | None,
+) -> Settings:
+    """The settings with one destination at most: that of a flag counts before those of variables.
+
+    :raises UsageError: there are several, and ``tolerate`` is None.
+    """
+    by_flag = [name for name in DESTINATIONS if flags.get(name) is not None]
+    if len(by_flag) > 1:
+        given = " and ".join(str(OPTIONS[name].flag) for name in by_flag)
+        raise UsageError(f"{given}: give only one of them")
+    found = by_flag or [name for name in DESTINATIONS if getattr(settings, name) is not None]
+    if len(found) > 1:
+        given = " and ".join(str(OPTIONS[name].variable) for name in found)
+        problem = f"{given}: set only one of them"
+        if tolerate is None:
+            raise UsageError(problem)
+        tolerate(problem)
+        found = []
+    bare = settings.without_destination()
+    return replace(bare, **{found[0]: getattr(settings, found[0])}) if found else bare
 
 
 def _archive_problem(settings: Settings) -> str | None:

@@ -22,7 +22,7 @@ from ..core.state import State
 from ..errors import MxError
 from ..exposition.samples import derived_families
 from ..exposition.text import labels_text, number_text, render
-from ..push.remote_write import target
+from ..push.post import target
 
 #: Seconds that a scrape may take.
 SCRAPE_SECONDS = 30.0

@@ -88,7 +88,8 @@ def backfill(
     from ..backfill.openmetrics import pages
     from ..backfill.remote import send
     from ..directory.generations import retry_overtaken
-    from ..push.remote_write import RemoteWriter, target
+    from ..push.post import target
+    from ..push.remote_write import RemoteWriter
     from ..tables.read import catalog_of
     from .deriving import check_free
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import click
 
-from ..config import doubts, read_settings
+from ..config import PUSHING, doubts, read_settings
 from ..errors import UsageError
 from ..log_setup import log_to_stderr
-from .options import complete, remote_write_options, settings_options
+from .options import complete, settings_options
 
 
 @click.command()
 @click.argument("where", required=False, metavar="[DIR]", shell_complete=complete("dir"))
-@settings_options("directory", "pushgateway", "job", "source_id_label", "max_series", "catalog")
-@remote_write_options
-def push(
-    where: str | None,
-    remote_write: str | None,
-    bearer_token_file: str | None,
-    **flags: str | bool | None,
-) -> int:
-    """Push the metrics derived from DIR to a Pushgateway, or by remote write, once.
+@settings_options("directory", *PUSHING, "source_id_label", "max_series", "catalog")
+def push(where: str | None, **flags: str | bool | None) -> int:
+    """Push the metrics derived from DIR, once: to a Pushgateway, by remote write, or by OTLP.
 
     DIR may be given by --dir as well. The push replaces what the pod pushed before; the label pod
     is POD_UID, else POD_NAME, else the name of the host.
@@ -30,18 +24,11 @@ def push(
             raise UsageError("DIR and --dir: give only one of them")
         flags["directory"] = where
     names = [
-        *("directory", "port", "pushgateway", "job", "source_id_label", "max_series", "catalog"),
-        *("catalog", "pod_uid", "pod_name"),
+        *("directory", "port", *PUSHING, "source_id_label", "max_series", "catalog"),
+        *("pod_uid", "pod_name", "pod_namespace", "node_name"),
     ]
-    if remote_write is not None and flags["pushgateway"] is not None:
-        raise UsageError("--remote-write and --pushgateway: give only one of them")
     settings = read_settings(flags, names=names)
     from ..service.push import run
 
     log_to_stderr()
-    to = None
-    if remote_write is not None:
-        from ..push.remote_write import target
-
-        to = target(remote_write, bearer_token_file)
-    return run(settings, remote=to, warnings=doubts())
+    return run(settings, warnings=doubts())

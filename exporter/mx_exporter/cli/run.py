@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..config import doubts, read_settings
+from ..config import PUSHING, doubts, read_settings
 from .options import SERVING, complete, settings_options
 
 
@@ -14,14 +14,14 @@ from .options import SERVING, complete, settings_options
     "command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete("file")
 )
 @click.option("--reset", is_flag=True, help="Remove what earlier runs left in the directory.")
-@settings_options(*SERVING, "pushgateway", "job")
+@settings_options(*SERVING, *PUSHING)
 def run(command: tuple[str, ...], reset: bool, **flags: str | bool | None) -> int:
     """Run COMMAND with metrics on, and their exporter beside it.
 
     For one container without a sidecar: write `mx-metrics run -- COMMAND ARGUMENTS`. Signals are
     passed on, orphans are reaped, and the exit status is the command's (128+n for signal n).
-    Nothing that happens to the exporter ends the command. With --pushgateway and no port, the
-    metrics are pushed once, when the command has ended.
+    Nothing that happens to the exporter ends the command. With --pushgateway, --remote-write or
+    --otlp and no port, the metrics are pushed once, when the command has ended.
     """
     warnings: list[str] = []
     settings = read_settings(

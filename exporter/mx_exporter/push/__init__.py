@@ -1,1 +1,1 @@
-"""Pushing a page to a Pushgateway."""
+"""Pushing metrics to where they are kept."""

@@ -8,76 +8,27 @@ harm, since a series has one sample of a time.
 
 from __future__ import annotations
 
-import base64
-import logging
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
-from http.client import HTTPException
 from itertools import groupby
-from typing import NamedTuple
-from urllib.error import HTTPError
-from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
-
-from mx_log.schema import VERSION
 
 from ..errors import MxError
 from ..exposition.samples import FamilySamples, Histogram
 from ..exposition.text import boundary_texts
-
-logger = logging.getLogger(__name__)
+from .post import Poster, Target
 
 #: Samples of a request, about.
 BATCH = 10_000
 
-#: Tries of a request, the seconds that one may take, and those before the second; the pause
-#: doubles with each further one.
-TRIES = 6
-TRY_SECONDS = 30.0
-PAUSE_SECONDS = 0.5
-
-#: The longest pause that a server may ask for.
-_MAX_PAUSE = 60.0
-
 #: A literal of snappy has at most so many bytes here.
 _LITERAL = 60_000
 
-#: Characters of an answer that are shown.
-_SHOWN = 300
-
-
-class Target(NamedTuple):
-    """Where samples are sent to.
-
-    :ivar shown: the address without a user and a password.
-    """
-
-    url: str
-    shown: str
-    authorization: str
-
-
-def target(url: str, token_file: str | None = None) -> Target:
-    """What an address and the file of a bearer token say.
-
-    :param url: perhaps with a user and a password in it.
-    :raises MxError: the file cannot be read.
-    """
-    parts = urlsplit(url)
-    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    authorization = ""
-    if token_file is not None:
-        try:
-            with open(token_file, encoding="ascii") as file:
-                authorization = f"Bearer {file.read().strip()}"
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it holds no token"
-            raise MxError(f"{token_file}: the token cannot be read: {why}") from None
-    elif parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return Target(bare, bare, authorization)
+_HEADERS = {
+    "Content-Type": "application/x-protobuf",
+    "Content-Encoding": "snappy",
+    "X-Prometheus-Remote-Write-Version": "0.1.0",
+}
 
 
 class RemoteWriter:
@@ -87,8 +38,7 @@ class RemoteWriter:
     """
 
     def __init__(self, to: Target, pause: Callable[[float], None] = time.sleep) -> None:
-        self._to = to
-        self._pause = pause
+        self._post = Poster(to, _HEADERS, lambda code: code == 429 or code >= 500, pause)
         self._series: list[bytes] = []
         self._waiting = 0
         #: Samples that were taken by the other side.
@@ -107,58 +57,15 @@ class RemoteWriter:
     def flush(self) -> None:
         """Send what waits. Raises as `add` does."""
         if self._series:
-            self._send(compress(b"".join(self._series)))
+            try:
+                self._post.send(compress(b"".join(self._series)))
+            except MxError as error:
+                raise MxError(
+                    f"{error}; {self.sent} samples were sent before, and nothing is doubled when "
+                    "it is run again"
+                ) from None
             self.sent += self._waiting
             self._series, self._waiting = [], 0
-
-    def _send(self, body: bytes) -> None:
-        headers = {
-            "Content-Type": "application/x-protobuf",
-            "Content-Encoding": "snappy",
-            "X-Prometheus-Remote-Write-Version": "0.1.0",
-            "User-Agent": f"mx-metrics/{VERSION}",
-        }
-        if self._to.authorization:
-            headers["Authorization"] = self._to.authorization
-        pause = PAUSE_SECONDS
-        for number in range(1, TRIES + 1):
-            trouble, asked = self._try(body, headers)
-            if not trouble:
-                return
-            if number < TRIES:
-                logger.warning("%s: %s; trying again", self._to.shown, trouble)
-                self._pause(min(max(pause, asked), _MAX_PAUSE))
-                pause *= 2
-        raise MxError(
-            f"{self._to.shown}: {trouble}, {TRIES} times; {self.sent} samples were sent before, "
-            "and nothing is doubled when it is run again"
-        )
-
-    def _try(self, body: bytes, headers: dict[str, str]) -> tuple[str, float]:
-        """Why it failed and may be tried again, and after how many seconds; empty if it did not.
-
-        :raises MxError: it need not be tried again.
-        """
-        request = Request(self._to.url, body, headers, method="POST")
-        try:
-            with urlopen(request, timeout=TRY_SECONDS):
-                return "", 0.0
-        except HTTPError as error:
-            with error:
-                said = error.read(_SHOWN).decode("utf-8", "replace").strip()
-            why = f"it answered {error.code} {error.reason}" + (f": {said}" if said else "")
-            if error.code != 429 and error.code < 500:
-                raise MxError(
-                    f"{self._to.shown}: {why}; {self.sent} samples were sent before"
-                ) from None
-            return why, _seconds(error.headers.get("Retry-After", ""))
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            return str(getattr(reason, "strerror", None) or reason or type(error).__name__), 0.0
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
 # --------------------------------------------------------------------------------------

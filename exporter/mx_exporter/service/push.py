@@ -1,4 +1,4 @@
-"""``mx-metrics push``: the metrics derived from a directory, to a Pushgateway.
+"""``mx-metrics push``: the metrics derived from a directory, to whatever keeps metrics.
 
 There is one push for each pod, of a state that is folded from the log. It needs no living process,
 so it comes after the end of every rank, however they ended, and replaces what the pod pushed
@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 
-from ..config import SOURCE_ID_WARNING, Settings
+from ..config import DESTINATIONS, OPTIONS, SOURCE_ID_WARNING, Settings
 from ..core.catalog import Catalog
 from ..core.state import State
 from ..directory.generations import retry_overtaken
@@ -20,40 +20,39 @@ from ..exposition.fold_metrics import state_families
 from ..exposition.samples import FamilySamples, derived_families
 from ..offline.fold_logs import fold_logs
 from ..offline.fold_sources import Outcome
-from ..push.pushgateway import push_families
-from ..push.remote_write import RemoteWriter, Target, send_families
+from ..push.post import target
 from ..tables.read import catalog_of
 
 logger = logging.getLogger(__name__)
 
 
-def run(settings: Settings, *, remote: Target | None = None, warnings: Iterable[str] = ()) -> int:
+def run(settings: Settings, *, warnings: Iterable[str] = ()) -> int:
     """Push once; return 0, or 1 when a file could not be read to its end, so that what was pushed
     is short of it.
 
-    :param remote: where to push by remote write, in place of the gateway.
     :param warnings: warnings about the settings, for the log.
-    :raises UsageError: there is no gateway to push to.
+    :raises UsageError: there is nowhere to push to.
     :raises MxError: nothing was pushed, and why.
     """
     for warning in warnings:
         logger.warning("%s", warning)
-    if remote is not None:
-        return int(push(settings, remote).read.short)
-    if settings.pushgateway is None:
+    if settings.destination is None:
+        flags = [str(OPTIONS[name].flag) for name in DESTINATIONS]
         raise UsageError(
-            "there is no gateway to push to; set --pushgateway or MX_METRICS_PUSHGATEWAY"
+            f"there is nowhere to push to; set {', '.join(flags[:-1])} or {flags[-1]}, or the "
+            "variable MX_METRICS_PUSHGATEWAY, MX_METRICS_REMOTE_WRITE or MX_METRICS_OTLP"
         )
     if (endpoint := settings.asked_endpoint) is not None:
         raise MxError(
-            f"nothing was pushed: both a port ({endpoint}) and a Pushgateway are set, and what is "
-            "served is not pushed as well; unset MX_METRICS_PORT to push"
+            f"nothing was pushed: both a port ({endpoint}) and "
+            f"{DESTINATIONS[settings.destination]} are set, and what is served is not pushed as "
+            "well; unset MX_METRICS_PORT to push"
         )
     return int(push(settings).read.short)
 
 
-def push(settings: Settings, remote: Target | None = None) -> Outcome:
-    """Fold the directory and push the metrics derived from it, with a second try.
+def push(settings: Settings) -> Outcome:
+    """Fold the directory and push the metrics derived from it, with further tries.
 
     Files that could not be read to their end are logged, and are in what is returned.
 
@@ -73,16 +72,50 @@ def push(settings: Settings, remote: Target | None = None) -> Outcome:
         logger.log(logging.ERROR if error.ours else logging.WARNING, "%s: %s", source.shown, error)
     if settings.source_id_label:
         logger.warning(SOURCE_ID_WARNING)
-    families = list(_families(catalog, outcome.state, settings))
-    if remote is not None:
-        writer = RemoteWriter(remote)
-        send_families(families, [("job", settings.job), ("pod", settings.pod)], writer)
-        gateway = remote.shown
-    else:
-        assert settings.pushgateway is not None
-        gateway = push_families(families, settings.pushgateway, job=settings.job, pod=settings.pod)
-    logger.info("pushed to %s, as pod %s, from %s", gateway, settings.pod, path)
+    shown = _send(list(_families(catalog, outcome.state, settings)), settings)
+    logger.info("pushed to %s, as pod %s, from %s", shown, settings.pod, path)
     return outcome
+
+
+def _send(families: list[FamilySamples], settings: Settings) -> str:
+    """Send families to where the settings say; returns the address as it may be shown."""
+    job, pod, token = settings.job, settings.pod, settings.bearer_token_file
+    if settings.otlp is not None:
+        try:
+            from ..push import otlp
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("opentelemetry", "google"):
+                raise
+            raise MxError(
+                "nothing was pushed: the package opentelemetry-proto is missing; install it with: "
+                "pip install 'mx-metrics[exporter,otlp]'"
+            ) from None
+        to = target(otlp.metrics_address(settings.otlp), token)
+        otlp.send_families(families, _resource(settings), to)
+        return to.shown
+    if settings.remote_write is not None:
+        from ..push.remote_write import RemoteWriter, send_families
+
+        to = target(settings.remote_write, token)
+        send_families(families, [("job", job), ("pod", pod)], RemoteWriter(to))
+        return to.shown
+    from ..push.pushgateway import push_families
+
+    assert settings.pushgateway is not None
+    return push_families(families, settings.pushgateway, job=job, pod=pod)
+
+
+def _resource(settings: Settings) -> dict[str, str]:
+    """What OpenTelemetry's conventions call the pod, and where it is."""
+    said = {
+        "service.name": settings.job,
+        "service.instance.id": settings.pod,
+        "k8s.pod.uid": settings.pod_uid,
+        "k8s.pod.name": settings.pod_name,
+        "k8s.namespace.name": settings.pod_namespace,
+        "k8s.node.name": settings.node_name,
+    }
+    return {name: value for name, value in said.items() if value}
 
 
 def _families(catalog: Catalog, state: State, settings: Settings) -> Iterator[FamilySamples]:

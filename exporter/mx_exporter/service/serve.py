@@ -56,7 +56,7 @@ def run(settings: Settings, *, beside_engine: bool = False, warnings: Iterable[s
     log_to_stderr()
     for warning in warnings:
         logger.warning("%s", warning)
-    if settings.pushgateway is not None:
+    if settings.destination is not None:
         logger.error("serve does not push; `mx-metrics run` and `mx-metrics push` do")
     catalog = catalog_of(settings.catalog)
     asyncio.run(_run(catalog, settings, Maintenance(catalog, settings), beside_engine))

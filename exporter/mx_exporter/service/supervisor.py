@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from mx_activate import with_site
 from mx_activate.become import NOT_FOUND, NOT_RUNNABLE, become
 
-from ..config import Settings
+from ..config import DESTINATIONS, Settings
 from ..directory.footprint import Footprint
 from ..errors import MxError
 from ..log_setup import log_to_stderr
@@ -78,16 +78,18 @@ def run(
     log_to_stderr("mx-metrics ")
     for warning in warnings:
         logger.warning("%s", warning)
-    endpoint = settings.asked_endpoint if settings.pushgateway else settings.endpoint
+    destination = settings.destination
+    endpoint = settings.endpoint if destination is None else settings.asked_endpoint
     if endpoint is None:
         settings = dataclasses.replace(settings, listen=None, port=0)
-    elif settings.pushgateway:
+    elif destination is not None:
         logger.error(
-            "nothing will be pushed: both a port (%s) and a Pushgateway are set, and the port is "
-            "served; unset one of them",
+            "nothing will be pushed: both a port (%s) and %s are set, and the port is served; "
+            "unset one of them",
             endpoint,
+            DESTINATIONS[destination],
         )
-        settings = dataclasses.replace(settings, pushgateway=None)
+        settings = settings.without_destination()
     environ = _environment(settings)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, children would end without a status
     given = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
@@ -217,7 +219,7 @@ class _Supervisor:
 
     def _start_exporter(self) -> None:
         self._started, self._due = time.monotonic(), float("inf")
-        settings = dataclasses.replace(self._settings, pushgateway=None)
+        settings = self._settings.without_destination()
         try:
             # It unblocks SIGTERM once it can handle it, so that a short engine's log is shipped.
             self._exporter = self._fork(lambda: _serve(settings), blocked={signal.SIGTERM})
@@ -242,7 +244,7 @@ class _Supervisor:
         deadline = time.monotonic() + END_SECONDS
         if self._exporter:
             os.kill(self._exporter, signal.SIGTERM)
-        if self._settings.pushgateway is not None:
+        if self._settings.destination is not None:
             try:
                 self._push = self._fork(lambda: _push(self._settings))
             except OSError as error:

@@ -41,7 +41,7 @@ def test_flag_goes_before_variable_goes_before_default() -> None:
 
 def test_blank_variables_are_unset() -> None:
     environ = {row.variable: " \t" for row in OPTIONS.values() if row.variable}
-    assert len(environ) == 15
+    assert len(environ) == 20
     assert read_settings({}, environ) == Settings()
 
 

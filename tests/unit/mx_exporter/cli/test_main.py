@@ -60,7 +60,7 @@ def test_help_names_the_commands_and_every_flag() -> None:
     assert all(command in text for command in ("serve", "run", "push", "replay", "check"))
     text = run("run", "--help").stdout
     flags = [row.flag for row in OPTIONS.values() if row.flag]
-    assert len(flags) == 12
+    assert len(flags) == 15
     assert all(flag in text for flag in flags)
     assert run("replay", "-h").returncode == run("check", "-h").returncode == 0
 

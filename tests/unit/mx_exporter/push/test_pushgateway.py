@@ -296,7 +296,7 @@ def test_there_must_be_something_to_push_and_somewhere_to_push_it(
     spawn: support.Spawner, tmp_path: Path
 ) -> None:
     said = push(spawn, tmp_path, status=2)
-    assert "set --pushgateway or MX_METRICS_PUSHGATEWAY" in said
+    assert "set --pushgateway, --remote-write or --otlp, or the variable MX_METRICS_PUSH" in said
     one_line(
         push(spawn, tmp_path, "--pushgateway", "127.0.0.1:1", status=1), "there is no segment in"
     )
