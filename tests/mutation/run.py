@@ -1,6 +1,7 @@
 """Runs the tests against mutants: which faults of a module would no test notice?
 
     python -m tests.mutation.run [MODULE ...]        a part of a module's name will do
+    python -m tests.mutation.run --again FILE ...    what FILE, an earlier run's output, names
 
 Each mutant runs in a forked process, which imports the mutated module in the module's place and
 runs the tests that reach the changed statement, the quickest first, until one fails. A mutant
@@ -251,13 +252,16 @@ def same_program(module: str) -> list[str]:
     return found
 
 
-def run(module: str, tests: Tests) -> int:
-    """Run the mutants of a module; return how many survived, stale lines included."""
+def run(module: str, tests: Tests, again: set[str] | None) -> int:
+    """Run the mutants of a module, of these names only if there are some; return how many survived,
+    stale lines included."""
     began = time.monotonic()
     path = path_of(module)
     every = list(mutants(path.read_text()))
     same = same_program(module)
     stale = set(same) - {mutant.name for mutant in every}
+    if again is not None:
+        every = [mutant for mutant in every if mutant.name in again or mutant.name in same]
     survived = 0
     for mutant in every:
         if mutant.name not in same and not tests.notice(module, mutant):
@@ -277,7 +281,11 @@ def run(module: str, tests: Tests) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("module", nargs="*", help="a part of a module's name; all without one")
-    wanted = parser.parse_args().module
+    parser.add_argument("--again", type=Path, help="only survivors that this output names")
+    options = parser.parse_args()
+    wanted, again = options.module, None
+    if options.again:
+        again = {line.partition(" ")[2] for line in options.again.read_text().splitlines()}
     names = [name for name in TARGETS if not wanted or any(part in name for part in wanted)]
     sys.path[:0] = [str(support.ROOT / "exporter"), str(support.ROOT / "emitter")]
     hypothesis.settings.register_profile(
@@ -295,7 +303,7 @@ def main() -> int:
     left = 0
     for files, modules in by_tests.items():
         tests = Tests(files, modules)
-        left += sum(run(module, tests) for module in modules)
+        left += sum(run(module, tests, again) for module in modules)
     return 1 if left else 0
 
 

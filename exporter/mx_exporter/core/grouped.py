@@ -118,7 +118,7 @@ class GroupedFold:
 
     def _fold(self, state: State) -> Fold:
         fold = self._folds.pop(id(state), None)
-        if fold is None or fold.state is not state:
+        if fold is None:
             fold = Fold(self._catalog, state, self._cap)
         self._folds[id(state)] = fold
         if len(self._folds) > _FOLDS:

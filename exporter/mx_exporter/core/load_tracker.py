@@ -77,8 +77,7 @@ class Load:
 
     def join(self, other: Load) -> None:
         """Take over what was met of it elsewhere."""
-        if other.started >= 0:
-            self.start(other.started, other.labels, other.since)
+        self.start(other.started, other.labels, other.since)
         self.end(other.ended)
         for phase, (seq, runs) in other.phases.items():
             self.note_phase(phase, seq, runs)

@@ -78,7 +78,7 @@ def common(some: Ranges, others: Ranges) -> int:
     left = iter(others)
     other = next(left, None)
     for first, end in some:
-        while other is not None and other[0] < end:
+        while other is not None:
             found += max(0, min(end, other[1]) - max(first, other[0]))
             if other[1] > end:
                 break

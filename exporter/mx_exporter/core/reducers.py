@@ -276,7 +276,7 @@ class Latest(_TableReducer[series.Latest]):
                 if isinstance(chosen, series.Latest):
                     chosen.set(float(load), when)
                 else:
-                    refused = refused or chosen[0][1]
+                    refused = chosen[0][1]
         return refused
 
     def _find_detail(self, worker: str, event: Event) -> series.Latest | None:

@@ -52,7 +52,7 @@ class Window(NamedTuple):
     def cut_state(self, catalog: Catalog, state: State) -> State | None:
         """What of a state, which keeps no times, is within: all of it, nothing but which events
         were met, or None where nobody can tell. The state is used up."""
-        if self.since and state.last_event < self.since:
+        if state.last_event < self.since:
             met = state.split_off(catalog, list(state.books))
             met.loads = Loads()
             return met

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.decode import (
+    NOBODY,
     REASONS,
     Candidate,
     Event,
     Rejected,
     Unknown,
     _tens_of_seconds,
+    ended,
     name_of,
 )
 from mx_log.schema import EVENTS, TIMESTAMP
@@ -235,6 +237,33 @@ def test_how_deep_a_line_may_nest_is_the_same_with_each_python(levels):
         else:
             assert (found.reason, found.proc) == ("not_json", "")
             assert "deeper than 256 levels" in found.detail
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+@pytest.mark.parametrize(
+    ("text", "deep"),
+    [
+        (nested(256), False),
+        (nested(257), True),
+        (b"[" + nested(255) + b"," + nested(255) + b"]", False),
+        (b"[" + nested(3) + b"," + nested(256) + b"]", True),
+    ],
+)
+def test_levels_are_those_that_are_open_at_a_time(text, deep):
+    expected = ("not_json", "deeper than 256") if deep else ("not_object", "a list")
+    found = decode_line(text)
+    assert found.reason == expected[0]
+    assert expected[1] in found.detail
+
+
+@pytest.mark.parametrize("text", [b"[" * 300, b"[" * 300 + b"x" * 212, b"[" * 257 + b"]" * 256])
+def test_why_a_line_is_rejected_is_the_same_beside_a_long_one(text):
+    """Also of brackets without an end, which are no JSON anyway."""
+    long = line(good(policy="x" * 600))
+    assert decode([text, long]) == [decode_line(text), decode_line(long)]
 
 
 def test_a_line_of_many_brackets_that_is_not_deep():
@@ -545,6 +574,32 @@ def test_integers_are_whole_from_their_lowest_to_their_highest(field, lowest):
 
 def test_an_id_of_one_character_is_one():
     assert decode_line(line(good(proc="a"))).proc == "a"
+
+
+def test_a_rejection_without_a_process_is_nobodys():
+    assert Rejected("torn", "") == Rejected("torn", "", *NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(b'{"event":"sour', "torn"), (b"[1]", "torn"), (line(good(seq=None)), "wrong_type")],
+)
+def test_the_last_line_of_a_finished_file_is_torn_where_it_is_no_object(text, reason):
+    found = decode_line(text)
+    torn = ended(found)
+    assert torn.reason == reason
+    assert torn == (found if reason != "torn" else Rejected("torn", REASONS["torn"]))
+
+
+def test_the_last_line_of_a_finished_file_may_be_whole():
+    event = decode_line(line(good()))
+    assert ended(event) is event
+
+
+def test_what_a_line_leaves_out_a_line_that_is_made_of_its_event_leaves_out():
+    record = good()
+    del record["level"], record["rank"]
+    assert json.loads(msgspec.json.encode(decode_line(line(record)))) == record
 
 
 def test_every_timestamp_that_passes_can_be_turned_into_seconds():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -13,6 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from mx_exporter.core.builtin import CATALOG
+from mx_exporter.core.catalog import SUM, Catalog
 from mx_exporter.core.exact_sum import Sum, to_float, units, units_of
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.snapshot_codec import dump, load
@@ -189,6 +191,38 @@ def test_feeding_says_which_events_were_refused():
     assert dict(whole.state.events) == {}, "no count of events that are none"
 
 
+@pytest.mark.parametrize("sum_first", [True, False])
+@pytest.mark.parametrize(
+    ("seconds", "refused"),
+    [
+        ([1, -1, None], {(1, "negative"), (2, "missing")}),
+        ([1, -1], {(1, "negative")}),
+        ([1, True], {(1, "boolean")}),
+        ([1], set()),
+    ],
+)
+def test_an_event_that_several_families_refuse_is_refused_once(sum_first, seconds, refused):
+    times = CATALOG.by_name["mx_p2p_source_selection_seconds"]
+    total = dataclasses.replace(times, name="own_total", measure=SUM, buckets=())
+    families = [total, times] if sum_first else [times, total]
+    whole, log = Fold(Catalog(CATALOG.events.values(), families)), Lines()
+    lines = [log("sources_ordered", policy="p", seconds=each) for each in seconds]
+    found = whole.feed(whole.catalog.decoder.decode(lines))
+    assert sorted((event.seq, why) for event, why in found) == sorted(refused)
+    assert whole.state.refused.total() == len(refused)
+    assert whole.state.events == {"sources_ordered": 1}
+
+
+def test_nothing_of_a_block_waits_once_it_is_folded():
+    load = {"engine": "vllm", "model": "m", "model_role": "main", "load_id": "l"}
+    log = Lines()
+    whole = fold([log.header(), log("load_started", **load)])
+    whole.feed_lines([log("load_finished", **load, outcome="success", seconds=1)])
+    assert not whole._touched
+    assert not whole._handlers.ended
+    assert not whole.state.loads.stirred
+
+
 def test_what_was_fed_before_a_failure_is_folded_in_order_of_time():
     """The exemplar shows it: it is the later event's, though that was fed first."""
     log = Lines()
@@ -278,6 +312,30 @@ def test_lines_beside_a_rejected_one_are_folded():
     whole = fold([log.header(), b"not json", log.header(1), b"[]", log.header(2)])
     assert whole.state.rejected == {"not_json": 1, "not_object": 1}
     assert whole.state.logged == sum(whole.state.events.values()) == 3
+
+
+def test_what_lines_gave_is_handed_on_once_it_is_folded():
+    log, given = Lines(), []
+    whole = Fold(CATALOG, tap=lambda found, size: given.append((found, size, whole.state.logged)))
+    lines = [log.header().rstrip(), b"{}", log.header(1).rstrip()]
+    whole.feed_lines(lines)
+    assert given == [(CATALOG.decoder.decode(lines), sum(map(len, lines)), 2)]
+
+
+def test_processes_that_lines_name_are_noted_also_by_a_rejected_one():
+    header, line = Lines("a" * 12).header(), Lines("b" * 12).header()
+    procs = set()
+    Fold(CATALOG).feed_lines([header, flawed(line, "wrong_type"), b"{}"], procs)
+    assert procs == {"a" * 12, "b" * 12}
+
+
+def test_who_is_gone_is_said_of_all_processes_at_once():
+    whole = Fold(CATALOG)
+    whole.feed_lines([Lines(letter * 12).header() for letter in "abc"])
+    for gone in ("a", "bc", "", "c"):
+        whole.settle({letter * 12 for letter in gone} | {"not met"})
+        assert whole.state.books.gone() == {letter * 12 for letter in gone}
+        assert whole.state.gone == len(gone)
 
 
 def test_the_end_of_a_writer_that_logged_nothing_changes_nothing():

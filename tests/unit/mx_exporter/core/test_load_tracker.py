@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mx_exporter.core import snapshot_codec
+from mx_exporter.core import series_cap, snapshot_codec
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.catalog import ABANDONED, IN_PROGRESS, Catalog
 from mx_exporter.core.fold import Fold
-from mx_exporter.core.load_tracker import Loads
+from mx_exporter.core.load_tracker import Loads, LoadTable
 from mx_exporter.core.snapshot_codec import dump, load
 from tests.support import Lines
 from tests.support.folding import fold, pages, value
@@ -175,6 +177,45 @@ def test_loads_whose_events_are_in_several_states(life, where, gone):
     assert not first.loads.open or whole.state.loads.open
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_load_whose_events_are_in_two_states_is_one(gone):
+    lines = load_log("start", "+chain", "-chain", "+publish")
+    for where in itertools.product([0, 1], repeat=4):
+        parts = ([line for line, at in zip(lines, where, strict=True) if at == n] for n in (0, 1))
+        first, second = (fold(part, gone) for part in parts)
+        first.state.merge(second.state)
+        assert progress(first) == (({}, {"publish": 1}) if gone else ({"publish": 1}, {}))
+        assert first.state.loads.oldest() == fold(lines, gone).state.loads.oldest()
+
+
+def test_a_load_that_ended_in_another_state_is_forgotten():
+    start, phase, end = load_log("start", "+chain", "end")
+    first, second = fold([start, end], gone=False), fold([phase], gone=False)
+    first.state.merge(second.state)
+    assert not first.state.loads.open
+
+
+def test_what_a_process_left_is_split_off_with_it():
+    whole = fold([*load_log("start"), *load_log("start", "+chain", proc="bbbbbbbbbbbb")])
+    part = Fold(CATALOG, whole.state.split_off(CATALOG, ["bbbbbbbbbbbb"]))
+    assert (progress(whole), progress(part)) == (({}, {"": 1}), ({}, {"chain": 1}))
+    assert list(part.state.loads.left) == ["bbbbbbbbbbbb"]
+    part.writer_alive("bbbbbbbbbbbb")
+    assert progress(part) == ({"chain": 1}, {})
+
+
+def test_a_process_that_left_no_load_has_none_when_it_lives_after_all():
+    whole = fold([Lines().header()])
+    whole.writer_alive(PROC)
+    assert not whole.state.loads.open
+
+
+def test_a_load_may_be_said_to_have_ended_twice():
+    whole = fold(load_log("start", "end", "end"), gone=False)
+    assert progress(whole) == ({}, {})
+    assert not whole.state.loads.open
+
+
 def test_a_crash_loop_takes_little_room():
     """Ten thousand processes that were killed in a load that had an id of its own."""
     whole = Fold(CATALOG)
@@ -285,6 +326,36 @@ def test_the_oldest_load_is_told_by_where_it_is():
     ended = load_log("start l1", "start l2", "+chain l2", "+chain l1", "end l1")
     assert oldest(fold(ended, gone=False)) == {"": "", "chain": "00:00:01"}
     assert oldest(fold(lines, gone=True)) == {"": "", "chain": ""}
+
+
+def test_a_load_that_ended_is_not_the_oldest():
+    """It is kept while an event before its end is missing."""
+    first, _, end, second = load_log("start l1", "+chain l1", "end l1", "start l2")
+    whole = fold([first, end], gone=False)
+    assert whole.state.loads.open
+    assert oldest(whole) == {"": ""}
+    whole.feed_lines([second])
+    assert oldest(whole) == {"": "00:00:03"}
+
+
+@pytest.mark.parametrize("order", [("", "1", "2"), ("2", "1", ""), ("1", "", "2")])
+def test_a_load_whose_beginning_is_not_known_hides_no_other(order):
+    """A snapshot of an earlier format does not say it."""
+    loads, labels = Loads(), ("vllm", "m", "", "")
+    for seq, since in enumerate(order):
+        loads.of(PROC, f"l{seq}").start(seq, labels, since)
+    assert loads.oldest() == {labels: "1"}
+
+
+def test_labels_that_are_known_need_no_room(monkeypatch):
+    monkeypatch.setattr(series_cap, "SPARE", 1)
+    loads = Loads()
+    table = LoadTable(CATALOG, loads, 1)
+    for model in ("a", "b", "c", "a"):
+        table.note(("vllm", model, "", ""), model)
+    assert [model for _, model, _, _ in loads.series] == ["a", "b", "c"]
+    table.note(("vllm", "d", "", ""), "d")
+    assert [model for _, model, _, _ in loads.series] == ["a", "b", "d"]
 
 
 def test_a_load_that_starts_again_is_as_old_as_its_last_start():

@@ -68,6 +68,25 @@ def test_what_is_packed_is_taken_up_by_a_fresh_one(name):
     assert held(fresh) == held(series)
 
 
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "present"])
+def test_the_mark_of_a_series_is_another_one_once_it_shows_something_else(name):
+    series, other = some(name), some(name)
+    before = series.mark()
+    assert before == other.mark()
+    if name == "latest":
+        other.set(0.7, ("3", "a", 1))
+    series.merge(other)
+    assert series.mark() != before == some(name).mark()
+
+
+@pytest.mark.parametrize("name", ["counted", "summed", "observed"])
+def test_what_shows_when_it_came_into_being_has_it_in_its_mark(name):
+    series = some(name)
+    before = series.mark()
+    series.merge(MAKERS[name]("0"))
+    assert series.mark() != before
+
+
 def test_counters_add_up():
     first, second = some("counted"), some("counted")
     first.merge(second)

@@ -118,3 +118,24 @@ def test_the_count_of_hidden_series_never_falls(
     for cap in (4, None):
         held = folded(lines, cap).state.series[SELECTION]
         assert series_cap.hidden(len(held), 4) == min(max(0, count - 4), 3)
+
+
+@pytest.mark.parametrize(
+    ("count", "cap", "said"), [(9, 9, 0), (9, 8, 1), (9, None, 0), (10**6, 1, 5000)]
+)
+def test_how_many_are_hidden_is_said_up_to_5000(count: int, cap: int | None, said: int) -> None:
+    assert series_cap.hidden(count, cap) == said
+
+
+@pytest.mark.parametrize(
+    ("count", "cap", "left"), [(0, 2, 0), (7, 2, 7), (8, 2, 5), (8, 3, 8), (9, 3, 6), (9, None, 9)]
+)
+def test_a_table_is_full_at_twice_the_spare_and_then_loses_the_youngest(
+    count: int, cap: int | None, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series_cap, "SPARE", 3)
+    table = {(str(n),): str(n) for n in range(count)}
+    assert series_cap.is_full(table, cap) == (left < count)
+    dropped = series_cap.make_room(table, cap, str)
+    assert dropped == [(str(n),) for n in range(left, count)]
+    assert list(table) == [(str(n),) for n in range(left)]

@@ -11,6 +11,8 @@ from mx_exporter.core import series_cap
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.catalog import WITH_HEADER, Catalog
 from mx_exporter.core.fold import Fold
+from mx_exporter.core.series_table import SeriesTable
+from mx_exporter.exposition.samples import seconds
 from tests.support import Lines
 from tests.support.folding import fold
 
@@ -108,3 +110,11 @@ def test_a_free_label_that_the_event_does_not_give_has_no_zero_series():
     whole = Fold(Catalog(CATALOG.events.values(), [free]))
     whole.feed_lines([Lines().header()])
     assert whole.state.series == {free.name: {}}
+
+
+def test_a_series_is_as_old_as_the_oldest_event_that_asked_for_it():
+    table = SeriesTable(CATALOG.by_name[SELECTION], {}, None)
+    for start, created in ((200, 200), (100, 100), (300, 100)):
+        line = Lines(start=start)("sources_ordered", policy="p", seconds=1)
+        series = table.find(CATALOG.decoder.decode_line(line))
+        assert seconds(series.created) == created
