@@ -22,7 +22,7 @@ from mx_exporter.offline.fold_logs import fold_logs
 from mx_exporter.offline.scope import Scope
 from mx_exporter.push import remote_write
 from mx_exporter.push.remote_write import RemoteWriter
-from tests.support import Prometheus, Spawner, wait_until
+from tests.support import Prometheus, Spawner, serving, wait_until
 from tests.support.pages import Samples, parse, replayed
 
 STEP = 15
@@ -226,3 +226,78 @@ def test_one_push_by_remote_write(spawn: Spawner, prometheus: str, tmp_path: Pat
         (name, tuple(pair for pair in labels if pair[1])): value
         for (name, labels), value in page.items()
     }
+
+
+#: A rank that logs for some seconds, in a pace that is even on a busy machine as well.
+RANK = """
+import sys, time
+from mx_emitter import enable_metrics, metrics
+enable_metrics()
+begin = time.monotonic()
+while (now := time.monotonic()) < begin + float(sys.argv[1]):
+    for number in range(10):
+        metrics.record_attempt("random", "success")
+        metrics.observe_transfer_seconds("random", "success", 0.3 * 2 ** number)
+    time.sleep(0.25)
+"""
+
+#: Seconds between two scrapes, and of the window of a rate.
+PACE, WINDOW = 1, 5
+
+
+@pytest.mark.long
+def test_rates_and_quantiles_are_those_of_a_server_that_scraped_live(
+    spawn: Spawner, prometheus: str, promtool: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    exporter = serving.start(spawn, log)
+    config = (
+        f"global: {{scrape_interval: {PACE}s}}\nscrape_configs:\n- job_name: mx\n"
+        f"  static_configs: [{{targets: ['{exporter.address}']}}]\n"
+    )
+    live = Prometheus(spawn, prometheus, tmp_path / "live", config)
+    wait_until(lambda: live.query('up{job="mx"} == 1'))
+    env = {"MX_METRICS_ENABLED": "1", "MX_METRICS_DIR": str(log)}
+    assert spawn.python("-c", RANK, "12", env=env).result() == 0
+    name = "mx_p2p_source_attempts_total"
+    logged = exporter.get().sample(f'{name}{{policy="random",result="success",scheme=""}}')
+    wait_until(lambda: [float(one["value"][1]) for one in live.query(f"sum({name})")] == [logged])
+
+    out, place = tmp_path / "out.om", tmp_path / "filled"
+    command = ["backfill", str(log), "-o", str(out), "--step", f"{PACE}s", "--label", "job=mx"]
+    assert main(command) == 0
+    place.mkdir()
+    blocks = ["tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=720h"]
+    subprocess.run([promtool, *blocks, out, place / "data"], check=True, capture_output=True)
+    filled = Prometheus(spawn, prometheus, place, CONFIG)
+    wait_until(lambda: filled.query("vector(1)"))
+
+    lines = b"".join(path.read_bytes() for path in log.glob("events-*")).splitlines()
+    times = [
+        datetime.fromisoformat(each.partition(b'"timestamp":"')[2][:26].decode())
+        .replace(tzinfo=timezone.utc)
+        .timestamp()
+        for each in lines
+        if b'"source_attempted"' in each
+    ]
+    moments = range(math.ceil(min(times)) + WINDOW + 1, math.floor(max(times)) - 1)
+    assert len(moments) >= 4
+
+    def both(query: str, moment: int) -> tuple[float, float]:
+        found = [server.query(query, time=str(moment)) for server in (live, filled)]
+        return float(found[0][0]["value"][1]), float(found[1][0]["value"][1])
+
+    grown = f"sum by (policy) (rate({name}[{WINDOW}s]))"
+    buckets = f"sum by (le) (rate(mx_p2p_transfer_seconds_bucket[{WINDOW}s]))"
+    for moment in moments:
+        # A scrape comes up to a step before the moment, at either end of the window.
+        seen, computed = both(grown, moment)
+        missed = sum(
+            end - PACE < time <= end for end in (moment - WINDOW, moment) for time in times
+        )
+        assert seen > 0
+        assert abs(seen - computed) <= missed / WINDOW
+        # Each size is as frequent as the others at any time.
+        seen, computed = both(f"histogram_quantile(0.5, {buckets})", moment)
+        assert computed == pytest.approx(seen, rel=0.25)
