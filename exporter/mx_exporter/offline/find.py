@@ -8,19 +8,17 @@ broken is one.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeAlias
-
-import msgspec
 
 from mx_log.schema import MAX_LINE_BYTES
 
 from ..core.decode import REASONS, Decoder, Event, Rejected
-from .json_text import Broken, Incomplete, scan
+from .json_value import Broken, Incomplete, is_cut, parsed, scan
+from .marks import LAST, NEVER_PARTS, PART, UNMARKED, Around, Mark, longest_of, mark_of, origin_of
 from .otlp import plain_value
-from .parts import LAST, PART, UNMARKED, Around, Mark, Parts, mark_of, origin_of
+from .parts import Parts
 from .records import AROUND, OURS
 from .rewritten import as_written, is_event, line_of
 from .signs import may_hold_event
@@ -95,7 +93,7 @@ class Finder:
             return
         inner = text.strip(b"\n")
         if b"\n" in inner:
-            value = _parsed(inner)
+            value = parsed(inner)
             if type(value) in (dict, list):
                 yield from self._value(value, inner, around, depth)
                 return
@@ -114,7 +112,7 @@ class Finder:
                 match["payload"] or b"", (*around, (envelope, "")), told, depth + 1
             )
             return
-        value = _parsed(bare) if bare[:1] in (b"{", b"[") else None
+        value = parsed(bare) if bare[:1] in (b"{", b"[") else None
         if value is not None:  # whole, and no part
             yield from self._value(value, bare, around, depth)
             return
@@ -130,7 +128,7 @@ class Finder:
                 return
         if mark.rest:
             first = mark.head and self.parts.is_first(origin)
-            if mark.partial and _is_cut(text) and not (first and bare[:1] != b"{"):
+            if mark.partial and is_cut(text) and not (first and bare[:1] != b"{"):
                 self._held = True
                 if not self.parts.hold(origin, text, self._number):
                     yield _TOO_LONG
@@ -185,7 +183,7 @@ class Finder:
                 continue
             end += at - 1 if quote else 0
             piece = quote.encode() + text[at:end]
-            found = list(self._value(_parsed(piece), piece, around, depth))
+            found = list(self._value(parsed(piece), piece, around, depth))
             yield from found
             tries = 0 if found else tries + 1
             at = end
@@ -209,11 +207,11 @@ class Finder:
                 yield self._event(value, raw)
                 return
             mark = mark_of(value)
-            longest = _longest(value) if mark.rest else ""
+            longest = longest_of(value) if mark.rest else ""
             for key, each in value.items():
                 within = (*around, (value, key))
                 if type(each) is str:
-                    told = UNMARKED if key in _NEVER_PARTS else mark
+                    told = UNMARKED if key in NEVER_PARTS else mark
                     told = told if key == longest else told._replace(head=False)
                     yield from self._under(each, within, told, depth)
                 elif type(each) in (dict, list):
@@ -280,7 +278,6 @@ class Finder:
         return found if found is not None else _TORN
 
 
-_NEVER_PARTS = frozenset({"stream", "time", "timestamp", "logtag", "_p", "partial_id"})
 _TORN = Rejected("torn", REASONS["torn"])
 
 
@@ -294,45 +291,6 @@ def _are_pairs(values: list[Any]) -> bool:
     )
 
 
-def _longest(envelope: Mapping[str, Any]) -> str:
-    """The key of an envelope's longest text, which may be a part of a line."""
-    texts = [
-        (len(value), key)
-        for key, value in envelope.items()
-        if type(value) is str and key not in _NEVER_PARTS
-    ]
-    return max(texts)[1] if texts else ""
-
-
-def _parsed(text: bytes) -> Any:
-    """The value of a JSON text; None when it is none, or null."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    try:  # what one program refuses another may have written
-        return json.loads(text.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError):
-        return None
-
-
 def _is_cut_off(match: re.Match[bytes]) -> bool:
     """Whether a line of CRI says that it is whole, and is not: somebody cut it later."""
-    return match["tag"] == b"F" and _is_cut(match["payload"] or b"")
-
-
-def _is_cut(text: bytes) -> bool:
-    """Whether an object begins in a text and does not end."""
-    shown = text.decode("latin-1")
-    at = shown.find("{")
-    for _ in range(_MAX_TRIES):
-        if at < 0:
-            return False
-        try:
-            _, at = scan(shown, at)
-        except Incomplete:
-            return True
-        except Broken:
-            at += 1
-        at = shown.find("{", at)
-    return False
+    return match["tag"] == b"F" and is_cut(match["payload"] or b"")

@@ -7,11 +7,11 @@ gigabyte that holds events is read in little memory.
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
 
 import msgspec
+
+from .json_value import Broken, Incomplete, goes_on, scan
 
 #: Most bytes of a piece. Parsing one takes some six times its size.
 MAX_PIECE = 4 * 1024 * 1024
@@ -35,57 +35,15 @@ _SMALL = 1600
 #: Places that are tried as the end of an element.
 _MAX_TRIES = 8
 
-_decoder = json.JSONDecoder()
-_elements = msgspec.json.Decoder(list[msgspec.Raw])
-_skipped = msgspec.json.Decoder(msgspec.Raw)
-
 #: A text from which on it pays to see first whether it holds the end of a value.
 _LARGE = 64 * 1024
+
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 _GAP = re.compile(r"[ \t\r\n,\ufeff]*")
 _GAP_OF_A_LINE = re.compile(r"[ \t\r,]*")
 _KEY = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"[ \t\r\n]*:[ \t\r\n]*')
 _KEY_CUT = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*(?:\\|"[ \t\r\n]*|)\Z')
-
-#: As far before the end of a text an error may lie that only says so: an escape, a literal.
-_CUT = 8
-
-
-class Broken(Exception):
-    """What should be JSON is none."""
-
-
-class Incomplete(Exception):
-    """A JSON value goes on where the text ends."""
-
-
-def scan(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value at a place of a text, and where it ends.
-
-    :raises Incomplete: the text ends before the value does.
-    :raises Broken: there is none.
-    """
-    try:
-        return _decoder.raw_decode(text, at)
-    except json.JSONDecodeError as error:
-        cut = error.msg.startswith("Unterminated string") or _near_end(text, error.pos)
-    except (ValueError, RecursionError):
-        cut = False
-    raise (Incomplete if cut else Broken)
-
-
-def _goes_on(text: str) -> bool:
-    """Whether the JSON value that a text begins with goes on behind it. Quick, and never wrong when
-    it says so."""
-    try:
-        _skipped.decode(text.encode("latin-1"))
-    except (msgspec.MsgspecError, RecursionError) as error:
-        return "truncated" in str(error)
-    return False
-
-
-def _near_end(text: str, at: int) -> bool:
-    return not text[at + _CUT :].strip()
 
 
 class JsonText:
@@ -213,7 +171,7 @@ class JsonText:
         text, limit = self._text, self._limit
         room = len(text) - at <= limit
         try:
-            if len(text) - at > _LARGE and _goes_on(text[at:]):
+            if len(text) - at > _LARGE and goes_on(text[at:]):
                 raise Incomplete
             value, end = scan(text, at)
         except Incomplete:

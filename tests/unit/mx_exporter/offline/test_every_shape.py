@@ -291,7 +291,7 @@ def test_elements_that_are_taken_together_are_those_one_by_one(
         patch.setattr(json_text, "_LARGE", 10)
         together = records()
         patch.setattr(json_text, "_BETWEEN", {})
-        patch.setattr(json_text, "_goes_on", lambda _: False)
+        patch.setattr(json_text, "goes_on", lambda _: False)
         assert together == records()
 
 
