@@ -14,6 +14,9 @@ import pyte
 
 from tests import support
 
+#: Pieces of output that are read before somebody looks: a program may draw as fast as they are.
+_AT_ONCE = 20
+
 
 class Terminal:
     """A terminal of so many columns and lines.
@@ -41,7 +44,9 @@ class Terminal:
 
     def read(self) -> list[str]:
         """What the terminal shows now, line by line."""
-        while select.select([self._fd], [], [], 0)[0]:
+        for _ in range(_AT_ONCE):
+            if not select.select([self._fd], [], [], 0)[0]:
+                break
             self._stream.feed(os.read(self._fd, 65536))
         return [line.rstrip() for line in self._screen.display]
 

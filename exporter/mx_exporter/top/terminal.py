@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import sys
@@ -17,10 +18,14 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from ..errors import MxError, UsageError
+from .reading import Answer, Reading
 from .sources import Source
 from .view import View
 
-#: What keys send. Escape alone is `back`; one that is in no table is its own name.
+#: What one key sends, of all that was sent: Escape begins some of these, and is a key itself.
+_SENT = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
+
+#: Which key that is; one that is not here is its own name.
 _KEYS = {
     "\x1b[A": "up",
     "\x1bOA": "up",
@@ -48,52 +53,58 @@ def run(source: Source, interval: float) -> None:
     """
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("top needs a terminal; `mx-metrics loads` prints the loads")
-    console = Console()
-
-    def open_load(load_id: str) -> dict[str, Any] | None:
-        try:
-            found = source.read(load_id)
-        except MxError as error:
-            view.fail(str(error))
-            return None
-        return next(iter([*found["running"], *found["loads"]]), None)
-
-    view = View(source.name, open_load)
+    console, view = Console(), View(source.name)
     with (
+        Reading(source) as reading,
         _keys_at_once(),
         _ended_by_sigterm(),
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
-        due = time.monotonic()
+        reading.ask()
+        #: When the next look is due; None while one is under way.
+        due: float | None = None
         while not view.done:
             live.update(Group(*view.lines(*console.size)), refresh=True)
-            if time.monotonic() >= due:
-                try:
-                    view.show(source.read())
-                except MxError as error:
-                    view.fail(str(error))
-                due = time.monotonic() + interval
-                continue
-            for key in _pressed(due - time.monotonic()):
-                view.press(key)
+            ready: list[Any] = []
+            while not ready:
+                left = None if due is None else max(0.0, due - time.monotonic())
+                ready, _, _ = select.select([sys.stdin, reading], [], [], left)
+                if not ready:
+                    due = None
+                    if view.opened is not None:
+                        reading.ask(view.opened)
+                    reading.ask()
+            if reading in ready:
+                for answer in reading.answers():
+                    _take(view, answer)
+                    if answer.load_id is None:
+                        due = time.monotonic() + interval
+            if sys.stdin in ready:
+                before = view.opened
+                for key in _pressed():
+                    view.press(key)
+                if view.opened not in (None, before):
+                    reading.ask(view.opened)
 
 
-def _pressed(seconds: float) -> Iterator[str]:
-    """Keys that were pressed, once there is one; none after so many seconds."""
-    fd = sys.stdin.fileno()
-    ready, _, _ = select.select([fd], [], [], max(0.0, seconds))
-    if not ready:
-        return
-    text = os.read(fd, 1024).decode("utf-8", "replace")
+def _take(view: View, answer: Answer) -> None:
+    if isinstance(answer.error, MxError):
+        view.fail(str(answer.error))
+    elif answer.error is not None:
+        raise answer.error
+    elif answer.load_id is None:
+        view.show(answer.found)
+    else:
+        view.show_load(answer.found)
+
+
+def _pressed() -> Iterator[str]:
+    """Keys that were pressed, once there is one."""
+    text = os.read(sys.stdin.fileno(), 1024).decode("utf-8", "replace")
     if not text:
         yield "q"  # the terminal is gone
-    while text:
-        known = [keys for keys in _KEYS if text.startswith(keys)]
-        sent = max(known, key=len, default=text[0])
-        if sent == "\x1b" and len(text) > 1:
-            return  # keys that nobody knows
+    for sent in _SENT.findall(text):
         yield _KEYS.get(sent, sent)
-        text = text[len(sent) :]
 
 
 @contextlib.contextmanager

@@ -44,12 +44,10 @@ class View:
     """The state of the screen.
 
     :param name: where the loads come from.
-    :param open_load: gives a load with its steps, by its id.
     """
 
-    def __init__(self, name: str, open_load: Callable[[str], dict[str, Any] | None]) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._open_load = open_load
         self._listing: dict[str, Any] = {"running": [], "loads": []}
         self._trouble = "reading …"
         self.sort = "start"
@@ -62,8 +60,18 @@ class View:
     def show(self, listing: dict[str, Any]) -> None:
         """Take what there is now."""
         self._listing, self._trouble = listing, ""
-        if self._opened is not None:
-            self._opened = self._open_load(self._opened["load_id"]) or self._opened
+
+    @property
+    def opened(self) -> str | None:
+        """The id of the load that is opened."""
+        return None if self._opened is None else str(self._opened["load_id"])
+
+    def show_load(self, found: dict[str, Any]) -> None:
+        """Take a load with its steps, if it is the one that is opened."""
+        for load in (*found["running"], *found["loads"]):
+            if load["load_id"] == self.opened:
+                self._opened = load
+                return
 
     def fail(self, trouble: str) -> None:
         """There is nothing new to be had; what was there stays."""
@@ -91,7 +99,7 @@ class View:
         elif key == "enter" and self._opened is None:
             ordered = self._ordered()
             if ordered and ordered[self._chosen]["load_id"] is not None:
-                self._opened = self._open_load(ordered[self._chosen]["load_id"])
+                self._opened = ordered[self._chosen]
                 self._scrolled = 0
 
     # ----------------------------------------------------------------------------------

@@ -47,6 +47,15 @@ def report(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return out.as_uri()
 
 
+@pytest.fixture(scope="module")
+def compared(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A report of two logs."""
+    out: Path = tmp_path_factory.mktemp("compared") / "loads.html"
+    halves = [str(path) for path in sorted(fleet.iterdir())[:2]]
+    assert main(["report", *halves, "-o", str(out), "--jobs", "1"]) == 0
+    return out.as_uri()
+
+
 def start_rank(spawn: support.Spawner, directory: Path, number: int, scenario: str) -> IO[bytes]:
     """A rank in the middle of its transfer, and what it says."""
     env = {
@@ -138,6 +147,25 @@ def test_everybody_can_read_it(
     found = {url for url in browser.requests() if not url.startswith(("data:", "about:"))}
     assert found
     assert all(url == report or url.startswith(address) for url in found)
+
+
+def test_a_comparison_keeps_its_columns(browser: Browser, compared: str) -> None:
+    """Where it is wider than the window it is scrolled, and not broken into other lines."""
+    browser.show_as(width=400)
+    browser.open(compared)
+    lines = """
+        const text = document.querySelector('pre'), look = getComputedStyle(text);
+        const padding = parseFloat(look.paddingTop) + parseFloat(look.paddingBottom);
+        const drawn = (text.clientHeight - padding) / parseFloat(look.lineHeight);
+        return [Math.round(drawn), text.textContent.trim().split('\\n').length];
+    """
+    drawn, written = browser.run(lines)
+    assert drawn == written
+    assert browser.run("return document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert browser.run("const box = document.querySelector('.scroll');"
+                       "return box.scrollWidth - box.clientWidth") > 0  # fmt: skip
+    if AXE.exists():
+        assert browser.violations() == []
 
 
 @pytest.mark.parametrize("page", ["/", "report"])

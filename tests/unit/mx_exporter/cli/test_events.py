@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,13 @@ def test_each_question_has_an_answer(
     monkeypatch.chdir(tmp_path)
     assert mx_metrics("events", "-o", "events.parquet", *sorted(fleet.iterdir()))[0] == 0
     assert duckdb.sql(query).fetchall(), question
+
+
+def test_the_lines_can_be_asked_as_they_are(
+    fleet: Path, mx_metrics: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (query,) = re.findall(r"`(SELECT [^`]*read_json_auto[^`]*)`", SQL)
+    monkeypatch.chdir(tmp_path)
+    assert mx_metrics("events", "-o", "events.jsonl", *sorted(fleet.iterdir()))[0] == 0
+    names = [each["event"] for each in records((tmp_path / "events.jsonl").read_bytes())]
+    assert dict(duckdb.sql(query).fetchall()) == Counter(names)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,7 +110,8 @@ def test_sorting_and_choosing(spawn: support.Spawner, tmp_path: Path) -> None:
         terminal.wait_for("s sort: start")
         terminal.resize(60, 24)
         assert all(len(line) <= 60 for line in terminal.wait_for("12 loads"))
-        terminal.press("\x1b[99~q")
+        terminal.press("\x1b[99~q")  # a key that nobody knows, and one
+        assert terminal.result() == 0
 
 
 def test_an_exporter_elsewhere(spawn: support.Spawner, tmp_path: Path) -> None:
@@ -130,6 +133,39 @@ def test_an_exporter_elsewhere(spawn: support.Spawner, tmp_path: Path) -> None:
         assert terminal.attributes == terminal.before
 
 
+@contextlib.contextmanager
+def dripping() -> Iterator[str]:
+    """The address of a server whose answer never ends."""
+    ended = threading.Event()
+
+    def answer() -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                while not ended.wait(0.05):
+                    connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            ended.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_slow_source_holds_up_no_key(spawn: support.Spawner) -> None:
+    with dripping() as address, top(spawn, address) as terminal:
+        terminal.wait_for("reading …")
+        terminal.resize(60, 24)
+        terminal.press("sq")
+        assert terminal.result() == 0
+        assert terminal.attributes == terminal.before
+
+
 def test_hostile_values_are_text(spawn: support.Spawner, tmp_path: Path) -> None:
     hostile = "\x1b[2J\x1b]0;owned\x07\u202e" + "漢" * 30
     said = {"engine": "e", "model": hostile, "load_id": hostile}
@@ -140,7 +176,7 @@ def test_hostile_values_are_text(spawn: support.Spawner, tmp_path: Path) -> None
         assert "POD" in shown[1]
         terminal.press("\r")
         terminal.wait_for("Load \\x1b[2J", "q quit")
-        terminal.press("q")
+        terminal.press("\x1bq")  # Escape, and at once another key
         assert terminal.result() == 0
 
 
