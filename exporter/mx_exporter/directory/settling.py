@@ -119,7 +119,7 @@ class Settling:
         """Note when processes wrote, in seconds since the epoch."""
         if self._first:
             for proc, time_ in times.items():
-                self._written[proc] = max(time_, self._written.get(proc, 0.0))
+                self._written[proc] = max(time_, self._written.get(proc, time_))
 
     def note_gone(self, procs: Iterable[str]) -> None:
         """Note who was gone already: what is read of them anew brings nobody back to life."""
@@ -145,4 +145,4 @@ class Settling:
 
     def _was_written_long_ago(self, proc: str) -> bool:
         # Of a process without any segment nothing else can be found out by waiting.
-        return self._first and time.time() - self._written.get(proc, 0.0) >= self._grace
+        return self._first and time.time() - self._written.get(proc, -NEVER) >= self._grace

@@ -15,9 +15,11 @@ import pytest
 
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
-from mx_exporter.directory import reading, segments
+from mx_exporter.directory import follower as follower_module
+from mx_exporter.directory import reading, segments, snapshot
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
+from mx_log.files import SNAPSHOT_NAME
 from mx_log.schema import MAX_LINE_BYTES
 from tests.support import Lines
 from tests.support.folding import page_of
@@ -648,3 +650,52 @@ def test_a_segment_that_a_snapshot_stands_for_is_not_read_though_it_remains(
     assert reader.covered
     assert (reader.segments, len(reader.leftover)) == ([], 3)
     assert (attempts(reader), reader.fold.state.duplicates) == (3, 0)
+
+
+def test_before_the_first_drain_there_is_nothing(follower) -> None:
+    assert (follower.trouble, follower.directory_bytes, follower.finished_bytes) == ("", 0, 0)
+
+
+def test_trouble_without_an_error_of_the_system_is_told_in_its_own_words(
+    follower, monkeypatch
+) -> None:
+    def fail(_: str) -> int:
+        raise OSError("the folder is away")
+
+    monkeypatch.setattr(follower_module, "open_directory", fail)
+    follower.drain()
+    assert follower.trouble == "the folder is away"
+
+
+def test_a_fold_is_not_based_on_a_snapshot_that_cannot_be_used(follower, tmp_path) -> None:
+    (tmp_path / SNAPSHOT_NAME).write_bytes(b"junk")
+    follower.drain()
+    fd = os.open(tmp_path, os.O_RDONLY)
+    found = snapshot.identity(fd)
+    os.close(fd)
+    assert follower.knows(found)
+    assert not follower.is_based_on(found)
+    follower.mark_snapshot_moved()
+    assert (follower.snapshot_trouble, follower.snapshot_is_bad) == ("", False)
+
+
+def test_what_was_shipped_and_swept_is_noted(follower) -> None:
+    follower.mark_shipped({"events-aaaaaaaaaaaa-0.jsonl": 5})
+    assert follower.shipped == {"events-aaaaaaaaaaaa-0.jsonl": 5}
+    follower.leftover, follower.temporary = ["events-aaaaaaaaaaaa-0.jsonl"], [".x.tmp"]
+    follower.mark_swept()
+    assert (follower.leftover, follower.temporary) == ([], [])
+
+
+def test_what_we_compacted_and_could_not_remove_is_left_over(
+    follower, tmp_path, monkeypatch
+) -> None:
+    """The directory looks as it did: its time need not change with what is in it."""
+    Lines("aaaaaaaaaaaa").segment(tmp_path, 0, [])
+    follower.drain()
+    name = "events-aaaaaaaaaaaa-0.jsonl"
+    monkeypatch.setattr(follower._snapshot, "refresh", lambda *_: None)
+    monkeypatch.setattr(follower._snapshot, "is_overtaken", lambda _: False)
+    follower.mark_compacted({name}, {"aaaaaaaaaaaa": 0}, (1, 2, 3))
+    follower.drain()
+    assert (follower.leftover, follower.segments) == ([name], [])

@@ -8,6 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,13 @@ from mx_exporter.core.fold import Fold
 from mx_exporter.directory import reading
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
-from mx_exporter.directory.settling import NEVER, SETTLE_SECONDS, Settling
+from mx_exporter.directory.settling import (
+    GRACE_SECONDS,
+    LONG_AGO_SECONDS,
+    NEVER,
+    SETTLE_SECONDS,
+    Settling,
+)
 from tests.support import Lines
 from tests.support.folding import whole_page
 from tests.support.writers import Writer
@@ -504,3 +512,65 @@ def test_but_not_what_has_changed_since(ended: tuple[Follower, Clock], tmp_path:
     reader.drain()
     assert reader.covered
     assert [str(s.name) for s in reader.segments if not s.done] == ["events-cccccccccccc-0.jsonl"]
+
+
+# --------------------------------------------------------------------------------------
+# By itself
+
+
+def test_the_times_of_a_live_exporter() -> None:
+    assert (SETTLE_SECONDS, GRACE_SECONDS, LONG_AGO_SECONDS) == (1.0, 10.0, 10.0)
+
+
+def a_segment(**more: Any) -> Any:
+    given = {"procs": {"a"}, "was_locked": False, "unchanged_for": 0.0, "mtime": 0.0}
+    return SimpleNamespace(**{**given, **more})
+
+
+def test_without_a_grace_whoever_left_is_gone() -> None:
+    settling = Settling(1.0)
+    settling.begin_drain(first=False)
+    assert settling.departed({"a"}) == {"a"}
+    assert settling.departs == NEVER
+
+
+def test_a_lock_that_was_seen_once_is_remembered() -> None:
+    settling, segment = Settling(1.0), a_segment()
+    settling.note_held(segment, uses_locks=True)
+    settling.note_held(segment, uses_locks=False)
+    assert segment.was_locked
+
+
+def test_where_one_look_is_enough_no_clock_is_asked() -> None:
+    """The clock may say that the look was before the file was found."""
+    settling = Settling(0.0)
+    settling.begin_drain(first=False)
+    assert settling.is_settled(a_segment(unchanged_for=-1.0), uses_locks=False)
+
+
+def test_that_somebody_was_gone_holds_for_one_drain(clock: Clock) -> None:
+    settling = Settling(1.0, 10.0, clock)
+    settling.begin_drain(first=False)
+    settling.note_gone(["a"])
+    assert settling.departed({"a", "b"}) == {"a"}
+    clock.now += 4.0
+    settling.begin_drain(first=False)
+    assert settling.departed({"a"}) == set()
+    assert settling.departs == 10.0
+    # Since when it has had no open segment counts from then, whatever was before.
+    clock.now += 10.0
+    settling.begin_drain(first=False)
+    assert settling.departed({"a", "b"}) == {"a"}
+
+
+@pytest.mark.parametrize(("age", "gone"), [(10.0, {"a"}), (9.75, set()), (None, {"a"})])
+def test_the_first_drain_takes_a_last_write_for_the_begin_of_the_grace(
+    age: float | None, gone: set[str], clock: Clock, today: float
+) -> None:
+    """Without any segment there is nothing to wait for."""
+    settling = Settling(1.0, 10.0, clock)
+    settling.begin_drain(first=True)
+    if age is not None:
+        settling.note_end(a_segment(mtime=today - age))
+        settling.note_written({"a": today - 100.0})
+    assert settling.departed({"a"}) == gone
