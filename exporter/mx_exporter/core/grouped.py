@@ -77,7 +77,7 @@ class GroupedFold:
     def meet(self, events: Iterable[Event | Rejected]) -> None:
         """Learn of headers which group their processes are of, whatever of them is to be folded."""
         for proc, some in groupby(events, _proc):
-            if not proc or proc in self._groups:
+            if proc in self._groups:
                 continue
             for event in some:
                 if isinstance(event, Event) and name_of(event) in HEADERS:
@@ -101,8 +101,6 @@ class GroupedFold:
     def _state_of(self, proc: str) -> State:
         if proc in self._waiting:
             return self._waiting[proc]
-        if not proc:
-            return self._base
         group = self._groups.get(proc)
         known = proc in self._base.books
         part = self._base.split_off(self._catalog, [proc]) if known else None

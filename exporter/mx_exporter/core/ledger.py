@@ -215,18 +215,13 @@ class Ledger(Mapping[str, Book]):
 
     def take(self, proc: str) -> Book | None:
         """Take the book of a process out; None where there is none."""
-        if proc not in self:
-            return None
-        book = self.open(proc)
-        self._stirred.discard(proc)
-        del self.opened[proc]
-        return book
+        closed = self.closed.pop(proc, None)
+        return self.opened.pop(proc, None) if closed is None else _book(closed)
 
     def merge(self, other: Ledger) -> None:
         """Add the books of other processes."""
         self.opened.update(other.opened)
         self.closed.update(other.closed)
-        self._stirred |= other._stirred
 
 
 def _book(closed: Closed) -> Book:

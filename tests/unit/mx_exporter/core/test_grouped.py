@@ -95,6 +95,11 @@ def test_the_first_header_says_the_group() -> None:
     assert list(Groups().feed(*lines).feed(header(A, "z", 3)).settle()) == [("x",), ("",)]
 
 
+def test_a_header_beside_events_of_a_known_process_is_met() -> None:
+    groups = Groups().feed(header(A, "x")).feed(event(A, 1), header(B, "y"))
+    assert list(groups.settle()) == [("x",), ("y",), ("",)]
+
+
 def test_who_does_not_live_is_gone() -> None:
     lines = [header(proc, "x") for proc in (A, B)]
     lines += [Lines(proc, seq=1)("load_started", **LOAD) for proc in (A, B)]
@@ -120,8 +125,10 @@ def test_events_that_a_base_holds_are_known_to_the_group(pod: str | None) -> Non
 
 def test_a_header_that_is_met_late_moves_what_a_base_holds() -> None:
     groups = Groups(fold([event(A, 0)], gone=False).state)
-    groups.feed(event(A, 1)).feed(header(A, "x", 2))
+    groups.feed(event(A, 1)).feed(header(A, "x", 2), event(A, 0))
     states = groups.fold.settle(set())
+    book = states["x",].books[A]
+    assert (book.end, book.lost, states["x",].duplicates) == (3, 0, 1)
     assert {group: list(state.books) for group, state in states.items()} == {("x",): [A], ("",): []}
 
 
@@ -145,13 +152,18 @@ def test_folds_that_are_kept_are_few_and_any_other_is_made_again(
 def test_the_fold_that_was_used_last_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouped, "_FOLDS", 2)
     groups = Groups().feed(header(A, "x"), header(B, "y"))
-    kept = groups.fold._fold(groups.fold._state_of(A))
+    first, *_ = kept = [groups.fold._fold(groups.fold._state_of(proc)) for proc in (B, A)]
     groups.feed(header(C, "z"))
-    assert groups.fold._fold(groups.fold._state_of(A)) is kept
+    assert first not in groups.fold._folds.values()
+    assert [fold.state for fold in groups.fold._folds.values()] == [
+        kept[1].state,
+        groups.fold._state_of(C),
+    ]
 
 
 def test_series_of_a_group_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series_cap, "SPARE", 1)
-    lines = [header(A, "x"), *(event(A, n, f"p{n}") for n in range(1, 9))]
+    lines = [header(A, "x"), header(B, "x")]
+    lines += [event(proc, n, f"{proc}{n}") for n in range(1, 9) for proc in (A, B)]
     state = Groups(max_series=1).feed(*lines).fold.settle(set())["x",]
     assert 1 <= len(state.series["mx_p2p_source_selection_seconds"]) <= 3

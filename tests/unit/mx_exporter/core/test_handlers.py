@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.core.catalog import WITH_POLICY
+from mx_exporter.core.catalog import (
+    ABANDONED,
+    COUNT,
+    HISTOGRAM,
+    IN_PROGRESS,
+    LATEST,
+    PRESENCE,
+    RECORDER_CALLED,
+    SUM,
+    VALUE,
+    WITH_POLICY,
+    Catalog,
+)
 from mx_exporter.core.fold import Fold
 from mx_exporter.core.reducers import CountDetail, NoteLocks, TrackLoad
 from mx_log.schema import EVENTS
@@ -128,3 +142,45 @@ def test_at_most_one_reducer_of_a_handler_refuses_events():
         assert len(refusing) <= 1, name
         # A load that is tracked is refused for the cap, where nothing else judges its event.
         assert not (name.endswith("_started") and "load" in name) or not refusing
+
+
+@pytest.mark.parametrize(
+    ("measure", "kinds"),
+    [
+        (COUNT, ["Count", "CountDetail"]),
+        (SUM, ["Sum"]),
+        (HISTOGRAM, ["Observe"]),
+        (PRESENCE, ["Present"]),
+        (VALUE, ["SetLatest"]),
+        (LATEST, ["Latest"]),
+        (IN_PROGRESS, []),
+        (ABANDONED, []),
+    ],
+)
+def test_each_measure_has_a_reducer_of_its_own(measure, kinds):
+    """Loads are tracked by their events, whichever families there are of them."""
+    selections = CATALOG.by_name["mx_p2p_source_selections_total"]
+    family = dataclasses.replace(selections, measure=measure, field="policy")
+    whole = Fold(Catalog(CATALOG.events.values(), [family]))
+    line = Lines()("source_selected", policy="p", source_worker_id="w")
+    handler = whole._handlers.find(whole.catalog.decoder.decode_line(line))
+    found = [type(reducer).__name__ for reducer in handler.reducers]
+    assert [name for name in found if name != "TrackLoad"] == kinds
+
+
+def test_a_family_of_a_recorder_answers_its_calls_and_no_others():
+    receive = CATALOG.by_name["mx_nixl_receive_total"]
+    calls = dataclasses.replace(receive, labels=(), zeros="", events=(RECORDER_CALLED,))
+    mine = dataclasses.replace(calls, name="mine_total", recorder="mark")
+    every = dataclasses.replace(calls, name="all_total")
+    for families, expected, unanswered in (
+        ([mine], {"mine_total": 1}, {"other": 2}),
+        ([mine, every], {"mine_total": 1, "all_total": 3}, {}),
+    ):
+        whole, log = Fold(Catalog(CATALOG.events.values(), families)), Lines()
+        names = ("mark", "other", "other")
+        whole.feed_lines([log(RECORDER_CALLED, recorder=name, args=[]) for name in names])
+        whole.feed_lines([log("nixl_received", result="complete")])
+        counts = {name: table[()].value for name, table in whole.state.series.items()}
+        assert counts == expected
+        assert whole.state.calls.shown() == unanswered

@@ -197,3 +197,130 @@ def test_a_gap_keeps_a_book_open_until_it_is_filled():
     whole.feed_lines([lost])
     assert whole.state.books.closed == {log.proc: (3, 0, 1, True)}
     assert not whole.state.books.opened
+
+
+def book(met: str, refused: int = 0, gone: bool = False, locked: bool = True) -> Book:
+    """A book: of each number ``+`` a good line was met, ``-`` none, or a rejected line."""
+    made = Book()
+    for seq, what in enumerate(met):
+        if what != "-":
+            made.enter(seq)
+        if what in REASONS_OF:
+            made.reject(seq, REASONS_OF[what])
+    made.refused, made.gone, made.locked = refused, gone, locked
+    made.skipped = 2 * refused
+    return made
+
+
+REASONS_OF = {"t": "torn", "w": "wrong_type"}
+
+
+def shape(made: Book) -> str:
+    """The same, read back."""
+    found = ["+" if made.knows(seq) else "-" for seq in range(made.end)]
+    for seq in range(made.end):
+        reason = made.rejection(seq)
+        if reason is not None:
+            found[seq] = reason[0]
+    return "".join(found)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "both"),
+    [
+        ("+", "-+", "++"),
+        ("", "-+", "-+"),
+        ("+---", "-t--+", "+t--+"),
+        ("+wt", "-+", "++t"),
+        ("-tw", "+wt", "+tt"),
+        ("ww", "t", "tw"),
+        ("+", "+", None),
+        ("-+", "++", None),
+    ],
+)
+def test_two_books_of_a_process_are_one(mine, theirs, both):
+    for first, second in ((book(mine), book(theirs)), (book(theirs), book(mine))):
+        joined = first.joined(second)
+        assert both == (None if joined is None else shape(joined))
+        assert joined is None or joined.end == len(both)
+        assert joined is None or (joined.holds(first) and joined.holds(second))
+
+
+def test_what_is_counted_in_two_books_adds_up():
+    joined = book("+--", 1).joined(book("-++", 2))
+    assert (joined.refused, joined.skipped) == (3, 6)
+
+
+@pytest.mark.parametrize("mine", [False, True])
+@pytest.mark.parametrize("theirs", [False, True])
+def test_who_is_alive_or_without_locks_in_one_of_two_books_is_so(mine, theirs):
+    joined = book("+", gone=mine, locked=mine).joined(book("-+", gone=theirs, locked=theirs))
+    assert joined.gone == joined.locked == (mine and theirs)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "holds"),
+    [
+        ("+", "+", True),
+        ("+-+", "+", True),
+        ("+", "+-+", False),
+        ("+", "+t", False),
+        ("t", "+", False),
+        ("+", "t", True),
+        ("t", "t", True),
+        ("", "", True),
+    ],
+)
+def test_a_book_holds_another_whose_lines_it_met(mine, theirs, holds):
+    assert book(mine).holds(book(theirs)) == holds
+
+
+def test_only_what_is_whole_and_of_who_is_gone_is_closed():
+    ledger = Ledger()
+    books = {
+        "whole": book("++", 1, gone=True),
+        "alive": book("++"),
+        "gap": book("-+", gone=True),
+        "bad": book("+t", gone=True),
+    }
+    for proc, each in books.items():
+        ledger.put(proc, each)
+    ledger.close("not met")
+    assert ledger.closed == {"whole": (2, 1, 2, True)}
+    assert ledger.opened == {proc: books[proc] for proc in ("alive", "gap", "bad")}
+    assert (len(ledger), set(ledger)) == (4, set(books))
+    assert (ledger.gone(), ledger.alive()) == ({"whole", "gap", "bad"}, {"alive"})
+    assert ("whole" in ledger, "alive" in ledger, "not met" in ledger) == (True, True, False)
+
+
+def test_a_book_that_is_taken_out_is_there_no_more():
+    ledger = Ledger()
+    ledger.put("gone", book("+", 1, gone=True, locked=False))
+    ledger.put("alive", book("+"))
+    taken = ledger.take("gone")
+    assert (taken.end, taken.refused, taken.skipped, taken.gone, taken.locked) == (
+        *(1, 1, 2),
+        *(True, False),
+    )
+    assert ledger.take("alive").end == 1
+    assert ledger.take("alive") is ledger.take("not met") is None
+    assert list(ledger) == []
+
+
+def test_a_closed_book_that_is_opened_closes_again():
+    ledger = Ledger()
+    ledger.put("gone", book("+", gone=True))
+    ledger.open("gone").refused = 1
+    assert not ledger.closed
+    ledger.close_again()
+    assert ledger.closed == {"gone": (1, 1, 0, True)}
+
+
+def test_ledgers_of_other_processes_merge():
+    first, second = Ledger(), Ledger()
+    for at, ledger in enumerate((first, second)):
+        ledger.put(f"gone {at}", book("+", gone=True))
+        ledger.put(f"alive {at}", book("+"))
+    first.merge(second)
+    assert set(first.closed) == {"gone 0", "gone 1"}
+    assert set(first.opened) == {"alive 0", "alive 1"}

@@ -94,6 +94,7 @@ def test_a_load_that_ends_after_all_is_taken_back():
     assert progress(whole) == ({}, {})
     assert not whole.state.loads.open
     assert not whole.state.loads.left
+    assert dict(whole.state.loads.abandoned) == {}, "no count of what is none"
 
 
 def test_what_becomes_known_of_a_process_that_is_gone_is_abandoned_where_it_was():
