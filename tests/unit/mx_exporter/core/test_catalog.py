@@ -9,7 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from mx_exporter.core.builtin import CATALOG
-from mx_exporter.core.catalog import RECORDER_CALLED, Catalog, Label, as_text, find
+from mx_exporter.core.catalog import (
+    DROP,
+    RECORDER_CALLED,
+    Catalog,
+    Label,
+    Value,
+    as_text,
+    find,
+)
 from mx_log.schema import EVENTS
 
 SELECTIONS = CATALOG.by_name["mx_p2p_source_selections_total"]
@@ -78,6 +86,24 @@ def test_a_label_is_read_from_its_field_or_by_its_paths():
     assert Label("recorder", "").read(CALL) == "mark"
     assert Label("nothing", "").read(CALL) is None
     assert Label("recorder", "", paths=(("args", 1),)).read(CALL) == "4"
+
+
+KNOWN = (Value("a", ""), Value("b", ""))
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        (Label("l", ""), {"a": "a", " x ": " x ", "": "", None: "", "\0": "\ufffd"}),
+        (Label("l", "", null="none"), {"": "", None: "none"}),
+        (Label("l", "", max_length=2, null="none"), {" abc": "ab", " ": "none", None: "none"}),
+        (Label("l", "", KNOWN), {"a": "a", "x": "x", None: ""}),
+        (Label("l", "", KNOWN, DROP), {"a": "a", "x": None, None: None}),
+        (Label("l", "", KNOWN, "other", null="b"), {"a": "a", "x": "other", None: "b"}),
+    ],
+)
+def test_what_becomes_of_a_labels_value(label, shown):
+    assert {value: label.resolve(value) for value in shown} == shown
 
 
 def own(*labels: Label, event: str = RECORDER_CALLED) -> Catalog:

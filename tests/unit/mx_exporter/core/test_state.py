@@ -155,6 +155,7 @@ def test_a_state_holds_another_whose_events_it_has() -> None:
         assert whole.holds(some)
         assert not some.holds(whole)
     assert whole.holds(fold(lines).state)
+    assert not fold(lines[:1]).state.holds(fold(lines[:2]).state), "another event of one process"
 
 
 def test_loads_that_were_left_are_split_off_with_their_process() -> None:
