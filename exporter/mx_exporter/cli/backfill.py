@@ -13,7 +13,14 @@ from ..errors import UsageError
 from ..log_setup import log_to_stderr
 from ..option_values import parse_label, parse_step, parse_time
 from .engine import cluster_options
-from .options import all_parsed, complete, parsed, remote_write_options, settings_options
+from .options import (
+    all_parsed,
+    complete,
+    output_option,
+    parsed,
+    remote_write_options,
+    settings_options,
+)
 from .output import Output
 from .reading import Progress, say_absent, say_problems
 from .stdio import PROG, put, say
@@ -30,13 +37,7 @@ _POD = ("pod", "namespace", "node")
 
 @click.command()
 @click.argument("logs", nargs=-1, shell_complete=complete("file"))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    shell_complete=complete("file"),
-    help="Write OpenMetrics there; - is standard output.",
-)
+@output_option("Write OpenMetrics there; - is standard output.")
 @remote_write_options
 @click.option(
     "--step",

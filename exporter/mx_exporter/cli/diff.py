@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import MxError
-from ..option_values import parse_at_least_one, timestamp_of_now
+from ..option_values import parse_at_least_one
 from .engine import cluster_options
 from .filters import filters
 from .options import complete, jobs_option, parsed
 from .output import Output
-from .reading import Progress, read_whole, say_absent, say_problems, style
+from .reading import Progress, read_loads, say_absent, say_problems, style
 from .stdio import put, say
 
 if TYPE_CHECKING:
@@ -152,24 +152,18 @@ def _read(
     """One side, and whether something of it is missing."""
     from ..analysis.baseline import is_baseline, load
     from ..analysis.compare import Side
-    from ..core.builtin import CATALOG
     from ..loads.measured import measured
-    from ..offline.read_loads import LoadReader
     from ..offline.stores import shown
 
     if is_baseline(name):
         return load(name), False
-    reader, figures = read_whole(
-        lambda: LoadReader(
-            CATALOG,
-            (name,),
-            selection=selection,
-            now=timestamp_of_now(),
-            jobs=jobs,
-            progress=progress.begin,
-        ),
+    reader, figures = read_loads(
+        (name,),
         # In the order of time: what is drawn must not depend on the order of reading.
         lambda reader: sorted(reader.each(measured), key=lambda load: load.began[1:4]),
+        progress,
+        selection=selection,
+        jobs=jobs,
     )
     loads = list(figures)
     progress.clear()

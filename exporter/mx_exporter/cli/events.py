@@ -12,7 +12,7 @@ import click
 from ..errors import UsageError
 from .engine import cluster_options
 from .filters import filters
-from .options import complete
+from .options import complete, output_option
 from .output import NewFolder, Output
 from .reading import Progress, read_whole, say_absent, say_problems
 from .stdio import say
@@ -29,13 +29,7 @@ _PARQUET = ".parquet"
 
 @click.command()
 @click.argument("logs", nargs=-1, shell_complete=complete("file"))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    shell_complete=complete("file"),
-    help="Write to FILE instead; one that ends in .parquet as a table of Parquet.",
-)
+@output_option("Write to FILE instead; one that ends in .parquet as a table of Parquet.")
 @click.option(
     "--tables",
     metavar="DIR",

@@ -13,10 +13,9 @@ import click
 from mx_log.words import counted
 
 from ..errors import MxError, UsageError
-from ..option_values import timestamp_of_now
 from .filters import filters
 from .options import complete, jobs_option
-from .reading import Progress, read_whole, say_absent, say_problems, style
+from .reading import Progress, read_loads, read_whole, say_absent, say_problems, style
 from .stdio import PROG, put, say
 
 if TYPE_CHECKING:
@@ -84,19 +83,17 @@ def _story(
     import orjson
 
     from ..analysis.story_text import story_lines
-    from ..core.builtin import CATALOG
     from ..loads.as_json import as_dict
     from ..loads.model import Load
-    from ..offline.read_loads import LoadReader
     from ..offline.stores import shown
 
     with Progress() as progress:
         work = partial(_entry, prefix=load_id.strip().lower(), selection=selection)
-        reader, found = read_whole(
-            lambda: LoadReader(
-                CATALOG, logs, now=timestamp_of_now(), jobs=jobs, progress=progress.begin
-            ),
+        reader, found = read_loads(
+            logs,
             lambda reader: [entry for entry in reader.each(work) if entry is not None],
+            progress,
+            jobs=jobs,
         )
         entries = list(found)
     say_problems(reader.read)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..option_values import parse_at_least_one, timestamp_of_now
+from ..option_values import parse_at_least_one
 from .engine import cluster_options
 from .filters import filters
 from .options import complete, jobs_option, parsed
-from .reading import Progress, read_whole, say_absent, say_problems, style
+from .reading import Progress, read_loads, say_absent, say_problems, style
 from .stdio import PROG, put, say
 
 if TYPE_CHECKING:
@@ -71,9 +71,6 @@ def loads(
     """
     from msgspec.structs import replace
 
-    from ..core.builtin import CATALOG
-    from ..offline.read_loads import LoadReader
-
     if failed or running:
         outcomes = {"error", "killed", "unknown"} if failed else set()
         selection = replace(
@@ -88,17 +85,7 @@ def loads(
                 return _starts(reader)
             return _table(reader, None if everything else slowest or _ROWS, by, logs)
 
-        reader, lines = read_whole(
-            lambda: LoadReader(
-                CATALOG,
-                logs,
-                selection=selection,
-                now=timestamp_of_now(),
-                jobs=jobs,
-                progress=progress.begin,
-            ),
-            lines_of,
-        )
+        reader, lines = read_loads(logs, lines_of, progress, selection=selection, jobs=jobs)
         for line in lines:
             progress.clear()
             put(line)

@@ -7,7 +7,7 @@ import click
 from ..config import SOURCE_ID_WARNING, read_settings
 from ..option_values import parse_at_least_one, parse_buckets
 from .deriving import with_buckets
-from .options import all_parsed, complete, jobs_option, parsed, settings_options
+from .options import all_parsed, complete, jobs_option, output_option, parsed, settings_options
 from .output import Output
 from .page import page_options, print_page, say_faults
 from .reading import PRINTED, Progress
@@ -17,14 +17,7 @@ from .stdio import say
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, shell_complete=complete("file"))
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    metavar="FILE",
-    shell_complete=complete("file"),
-    help="Write the page to FILE. [default: standard output]",
-)
+@output_option("Write the page to FILE. [default: standard output]", "path")
 @save_state_option
 @page_options
 @jobs_option

@@ -112,6 +112,23 @@ def settings_options(*names: str) -> Callable[[_Command], _Command]:
     return decorate
 
 
+def output_option(text: str, *names: str, required: bool = False) -> Callable[[_Command], _Command]:
+    """Give a command the option that says where its result goes.
+
+    :param text: its help.
+    :param names: of the argument; ``output`` unless given.
+    """
+    return click.option(
+        "-o",
+        "--output",
+        *names,
+        metavar="FILE",
+        required=required,
+        shell_complete=complete("file"),
+        help=text,
+    )
+
+
 #: How many processes a command that reads logs uses.
 jobs_option = click.option(
     "--jobs",

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mx_log.words import counted
 
+from ..option_values import timestamp_of_now
 from .stdio import say
 
 if TYPE_CHECKING:
     from ..analysis.text_table import Style
+    from ..loads.selection import Selection
+    from ..offline.engines.engine import Engine
     from ..offline.inputs import SnapshotInput
+    from ..offline.read_loads import LoadReader
     from ..offline.read_sources import Read
     from ..offline.sources import Found
 
@@ -81,6 +85,34 @@ def read_whole(
         return reader, chain(first, items)
 
     return retry_overtaken(attempt)
+
+
+def read_loads(
+    logs: tuple[str, ...],
+    items_of: Callable[[LoadReader], Iterable[_Item]],
+    progress: Progress,
+    *,
+    selection: Selection | None = None,
+    jobs: int | Engine | None = None,
+) -> tuple[LoadReader, Iterator[_Item]]:
+    """The same of loads, those that run as they are now.
+
+    :param selection: which; None: all.
+    """
+    from ..core.builtin import CATALOG
+    from ..offline.read_loads import LoadReader
+
+    def make() -> LoadReader:
+        return LoadReader(
+            CATALOG,
+            logs,
+            selection=selection,
+            now=timestamp_of_now(),
+            jobs=jobs,
+            progress=progress.begin,
+        )
+
+    return read_whole(make, items_of)
 
 
 def say_problems(read: Read) -> None:

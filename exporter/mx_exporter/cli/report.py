@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .filters import filters
-from .options import complete, jobs_option
+from .options import complete, jobs_option, output_option
 from .output import Output
 from .reading import Progress
 from .stdio import PROG, say
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("logs", nargs=-1, shell_complete=complete("file"))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    shell_complete=complete("file"),
-    help="Where to write it; - is standard output.",
-)
+@output_option("Where to write it; - is standard output.", required=True)
 @filters
 @jobs_option
 def report(logs: tuple[str, ...], output: str, selection: Selection, jobs: int | None) -> int:

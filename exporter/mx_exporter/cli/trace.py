@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..option_values import timestamp_of_now
 from .filters import filters
-from .options import complete, jobs_option
+from .options import complete, jobs_option, output_option
 from .output import Output
-from .reading import Progress, read_whole, say_absent, say_problems
+from .reading import Progress, read_loads, say_absent, say_problems
 from .stdio import say
 
 if TYPE_CHECKING:
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("logs", nargs=-1, shell_complete=complete("file"))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    shell_complete=complete("file"),
-    help="Write to FILE. [default: standard output]",
-)
+@output_option("Write to FILE. [default: standard output]")
 @filters
 @jobs_option
 def trace(logs: tuple[str, ...], output: str | None, selection: Selection, jobs: int | None) -> int:
@@ -40,21 +33,8 @@ def trace(logs: tuple[str, ...], output: str | None, selection: Selection, jobs:
     """
     import orjson
 
-    from ..core.builtin import CATALOG
-    from ..offline.read_loads import LoadReader
-
     with Progress() as progress, Output(output) as target:
-        reader, events = read_whole(
-            lambda: LoadReader(
-                CATALOG,
-                logs,
-                selection=selection,
-                now=timestamp_of_now(),
-                jobs=jobs,
-                progress=progress.begin,
-            ),
-            _events,
-        )
+        reader, events = read_loads(logs, _events, progress, selection=selection, jobs=jobs)
         before = b'{"displayTimeUnit":"ms","traceEvents":[\n'
         for event in events:
             progress.clear()
