@@ -25,7 +25,7 @@ from tests.benchmarks.measuring import Row
 #: Modules that have ``rows()``, in the order of the table.
 SECTIONS = (
     "recorders", "process", "scraping", "looking", "folding", "shipped", "replaying",
-    "listing", "backfilling", "idling",
+    "listing", "backfilling", "fleets", "idling",
 )  # fmt: skip
 
 #: Those that are run once more after all others: minutes later a machine is another one.
