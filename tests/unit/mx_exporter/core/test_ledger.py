@@ -243,6 +243,7 @@ def test_two_books_of_a_process_are_one(mine, theirs, both):
         joined = first.joined(second)
         assert both == (None if joined is None else shape(joined))
         assert joined is None or joined.end == len(both)
+        assert joined is None or all(joined.rejections.values()), "no reason without a number"
         assert joined is None or (joined.holds(first) and joined.holds(second))
 
 
@@ -275,6 +276,13 @@ def test_a_book_holds_another_whose_lines_it_met(mine, theirs, holds):
     assert book(mine).holds(book(theirs)) == holds
 
 
+def test_a_rejection_that_is_taken_back_leaves_nothing():
+    made = book("tt")
+    for seq, left in ((0, {"torn": [(1, 2)]}), (1, {})):
+        made.take_back(seq, "torn")
+        assert made.rejections == left
+
+
 def test_only_what_is_whole_and_of_who_is_gone_is_closed():
     ledger = Ledger()
     books = {
@@ -289,6 +297,12 @@ def test_only_what_is_whole_and_of_who_is_gone_is_closed():
     assert ledger.closed == {"whole": (2, 1, 2, True)}
     assert ledger.opened == {proc: books[proc] for proc in ("alive", "gap", "bad")}
     assert (len(ledger), set(ledger)) == (4, set(books))
+    assert {proc: shape(ledger[proc]) for proc in ledger} == {
+        "whole": "++",
+        "alive": "++",
+        "gap": "-+",
+        "bad": "+t",
+    }
     assert (ledger.gone(), ledger.alive()) == ({"whole", "gap", "bad"}, {"alive"})
     assert ("whole" in ledger, "alive" in ledger, "not met" in ledger) == (True, True, False)
 

@@ -191,9 +191,12 @@ def test_a_load_whose_events_are_in_two_states_is_one(gone):
 
 def test_a_load_that_ended_in_another_state_is_forgotten():
     start, phase, end = load_log("start", "+chain", "end")
-    first, second = fold([start, end], gone=False), fold([phase], gone=False)
-    first.state.merge(second.state)
-    assert not first.state.loads.open
+    for ours, theirs in (([start, end], [phase]), ([start, phase], [end]), ([start], [phase, end])):
+        for some, others in ((ours, theirs), (theirs, ours)):
+            first, second = fold(some, gone=False), fold(others, gone=False)
+            first.state.merge(second.state)
+            assert progress(first) == ({}, {})
+            assert not first.state.loads.open
 
 
 def test_what_a_process_left_is_split_off_with_it():
