@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.state import State
 from mx_exporter.offline.fold_sources import fold_sources
@@ -162,7 +164,7 @@ def _joined(elements: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _indented(line: bytes) -> bytes:
-    return json.dumps(json.loads(line), indent=1).encode()
+    return msgspec.json.format(line, indent=1)
 
 
 def _pair(line: bytes) -> bytes:

@@ -69,6 +69,7 @@ def zipped(paths: list[Path]) -> bytes:
     return whole.getvalue()
 
 
+@pytest.mark.long
 def test_a_bucket(tmp_path: Path, spawn: support.Spawner) -> None:
     paths = ranks(tmp_path / "log", processes=2)
     right = page_of(fold(line for path in paths for line in path.read_bytes().splitlines()).state)
