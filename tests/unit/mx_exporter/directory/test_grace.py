@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from mx_exporter.core.builtin import CATALOG
 from mx_exporter.core.fold import Fold
 from mx_exporter.directory.compaction import Compactor
 from mx_exporter.directory.follower import Follower
-from mx_exporter.directory.settling import NEVER
+from mx_exporter.directory.settling import GRACE_SECONDS, NEVER, SETTLE_SECONDS
 from tests.support import Lines
 from tests.support.folding import page_of, replayed_page
 from tests.support.writers import Writer
 
 PROC, OTHER = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+TODAY = 1_800_000_000.0
 LOAD = {"engine": "vllm", "model": "m", "model_role": "main", "load_id": "l"}
 END = {**LOAD, "outcome": "success", "seconds": 1}
 
@@ -40,10 +42,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 def start(tmp_path: Path, clock: Clock) -> Callable[[], Follower]:
-    """Starts a follower of the directory that gives processes ten seconds."""
+    """Starts a follower that gives processes as long as a live exporter does: ten seconds."""
 
     def start() -> Follower:
-        follower = Follower(str(tmp_path), Fold(CATALOG), grace_seconds=10.0, clock=clock)
+        follower = Follower(str(tmp_path), Fold(CATALOG), grace_seconds=GRACE_SECONDS, clock=clock)
         follower.drain()
         return follower
 
@@ -174,6 +176,36 @@ def test_a_restart_within_the_grace_gives_it_again_and_one_after_it_does_not(
     assert loads(start()) == (0, 1)
 
 
+@pytest.mark.parametrize(("seconds", "abandoned"), [(9.75, 0), (10, 1)])
+def test_the_first_drain_takes_for_gone_who_wrote_as_long_ago_as_the_grace(
+    seconds: float,
+    abandoned: int,
+    writer: Writer,
+    start: Callable[[], Follower],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writer.close()
+    os.utime(writer.path, (TODAY - seconds,) * 2)
+    monkeypatch.setattr(time, "time", lambda: TODAY)
+    assert loads(start()) == (1 - abandoned, abandoned)
+
+
+def test_each_time_that_a_process_loses_its_segment_it_has_the_whole_grace(
+    writer: Writer, start: Callable[[], Follower], clock: Clock
+) -> None:
+    follower = start()
+    for _ in range(3):
+        writer.close()
+        follower.drain()
+        assert follower.settles_in == 10.0
+        clock.now += 6.0
+        follower.drain()
+        writer.reopen()
+        follower.drain()
+        assert (loads(follower), follower.fold.state.gone) == ((1, 0), 0)
+    writer.close()
+
+
 def test_an_end_settles_at_once(writer: Writer, start: Callable[[], Follower]) -> None:
     follower = start()
     writer.close()
@@ -285,6 +317,40 @@ def test_what_was_compacted_within_the_grace_is_gone_after_it(
     assert replayed_page(tmp_path) == page_of(follower.fold.state)
     # The snapshot does not say that it is gone, but when it wrote last.
     assert loads(start()) == (0, 1)
+
+
+def test_a_first_drain_that_waits_knows_after_it_when_who_was_compacted_wrote(
+    writer: Writer,
+    start: Callable[[], Follower],
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waits for the second look at a copy."""
+    monkeypatch.setattr(time, "time", lambda: TODAY)
+    os.utime(writer.path, (TODAY - 5,) * 2)
+    owner = start()
+    writer.close()
+    owner.drain()
+    compact(owner)
+    assert owner.covered == {PROC: 0}
+    os.utime(Lines(OTHER).segment(tmp_path, 0, []), (TODAY,) * 2)
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        clock.now += seconds
+
+    started = Follower(
+        str(tmp_path),
+        Fold(CATALOG),
+        settle_seconds=SETTLE_SECONDS,
+        grace_seconds=GRACE_SECONDS,
+        clock=clock,
+        wait=wait,
+    )
+    started.drain()
+    assert (waited, loads(started)) == ([1.0], (1, 0))
 
 
 def test_a_snapshot_says_who_is_gone_and_who_lives_again(
