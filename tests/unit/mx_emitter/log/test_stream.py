@@ -1052,7 +1052,9 @@ def test_a_signal_handler_that_raises_as_a_segment_gets_its_name_costs_no_number
         patched.setattr(os, "rename", interrupted)
         with pytest.raises(KeyboardInterrupt):
             metrics.record_attempt("random", "y" * 900)
+    named = {path.name: path.stat().st_ino for path in log.segments()}
     metrics.record_attempt("random", "z" * 900)
+    assert named.items() <= {path.name: path.stat().st_ino for path in log.segments()}.items()
     assert [event["result"][0] for event in log.events()] == ([] if first else ["x"]) + ["z"]
     log.check_books()
     headers = [line["segment"] for line in log.lines() if line["event"] not in log.names()]
