@@ -228,13 +228,12 @@ def test_one_push_by_remote_write(spawn: Spawner, prometheus: str, tmp_path: Pat
     }
 
 
-#: A rank that logs for some seconds, in a pace that is even on a busy machine as well.
+#: A rank that logs in rounds, a quarter of a second or more apart.
 RANK = """
 import sys, time
 from mx_emitter import enable_metrics, metrics
 enable_metrics()
-begin = time.monotonic()
-while (now := time.monotonic()) < begin + float(sys.argv[1]):
+for _ in range(int(sys.argv[1])):
     for number in range(10):
         metrics.record_attempt("random", "success")
         metrics.observe_transfer_seconds("random", "success", 0.3 * 2 ** number)
@@ -259,7 +258,7 @@ def test_rates_and_quantiles_are_those_of_a_server_that_scraped_live(
     live = Prometheus(spawn, prometheus, tmp_path / "live", config)
     wait_until(lambda: live.query('up{job="mx"} == 1'))
     env = {"MX_METRICS_ENABLED": "1", "MX_METRICS_DIR": str(log)}
-    assert spawn.python("-c", RANK, "12", env=env).result() == 0
+    assert spawn.python("-c", RANK, "48", env=env).result() == 0
     name = "mx_p2p_source_attempts_total"
     logged = exporter.get().sample(f'{name}{{policy="random",result="success",scheme=""}}')
     wait_until(lambda: [float(one["value"][1]) for one in live.query(f"sum({name})")] == [logged])
@@ -282,7 +281,7 @@ def test_rates_and_quantiles_are_those_of_a_server_that_scraped_live(
         if b'"source_attempted"' in each
     ]
     moments = range(math.ceil(min(times)) + WINDOW + 1, math.floor(max(times)) - 1)
-    assert len(moments) >= 4
+    assert len(moments) >= 3  # whatever the part of a second at which the rank began
 
     def both(query: str, moment: int) -> tuple[float, float]:
         found = [server.query(query, time=str(moment)) for server in (live, filled)]

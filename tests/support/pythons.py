@@ -22,6 +22,7 @@ TESTS = (
     "tests/unit/mx_emitter",
     "tests/unit/mx_exporter/core",
     "tests/unit/mx_exporter/exposition",
+    "tests/unit/mx_exporter/tables/test_read.py",
 )
 
 

@@ -117,9 +117,10 @@ def test_times_and_exemplars(receive: Any) -> None:
     families = [
         FamilySamples("y_seconds", "histogram", "Y.", (), [series]),
         FamilySamples("z_seconds", "histogram", "Z.", (), [negative]),
+        FamilySamples("x_total", "counter", "X.", (), [Point((), 1.0, exemplar[0])]),
     ]
     send_families(families, {}, target(receiver.url))
-    _, (metric, other) = read(receiver.requests[0][1])
+    _, (metric, other, counter) = read(receiver.requests[0][1])
     (point,) = metric.histogram.data_points
     assert metric.description == "Y."
     assert point.start_time_unix_nano == 1_767_323_045_000_001_000
@@ -130,6 +131,8 @@ def test_times_and_exemplars(receive: Any) -> None:
     assert attributes(kept.filtered_attributes) == {"load_id": "feedfacecafe", "rank": "3"}
     (point,) = other.histogram.data_points
     assert (point.start_time_unix_nano, point.HasField("sum")) == (0, False)
+    (point,) = counter.sum.data_points
+    assert point.start_time_unix_nano == 1_767_323_045_000_001_000
 
 
 @pytest.mark.parametrize(
