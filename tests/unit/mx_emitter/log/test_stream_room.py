@@ -76,6 +76,28 @@ def test_a_signal_handler_lets_the_segment_go_right_before_the_write(
     log.check_books()
 
 
+def test_a_signal_handler_takes_the_free_number_of_the_line_right_before_the_write(
+    stream: Stream, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a further number is free, the line has that one."""
+    stream._free, stream._next_seq = [1, 2], 3  # of two events whose writes failed
+    looks = 0
+
+    def look(_fd: int, _command: int) -> int:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            metrics.record_attempt("inner", "success")
+        return MARK
+
+    monkeypatch.setattr(module, "fcntl", look)
+    metrics.record_attempt("outer", "success")
+    found = [(event["policy"], event["seq"]) for event in log.events("source_attempted")]
+    assert found == [("inner", 1), ("outer", 2)]
+    assert stream._free == []
+    log.check_books()
+
+
 def test_what_was_written_in_part_was_not_written(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +235,19 @@ def test_trouble_is_noted_once_and_not_in_a_child(stream: Stream) -> None:
     stream.abandon()
     stream._note("no_space")
     assert len(stream._complaints) == 1
+
+
+def test_a_child_of_a_fork_in_the_middle_of_an_opening_says_nothing_of_its_parents_trouble(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parent says it. In the child nobody has the lock."""
+    said: list[str] = []
+    monkeypatch.setattr(warn_once, "say", lambda reason, _: said.append(reason))
+    stream._note("limit")
+    stream._opening = True
+    stream.abandon()
+    stream._settle()
+    assert said == []
 
 
 def test_what_is_to_be_told_waits_where_frames_for_it_are_short(

@@ -508,6 +508,45 @@ def test_a_process_whose_files_were_removed_is_gone(follower, tmp_path):
     assert sum(follower.fold.state.loads.abandoned.values()) == 1
 
 
+def test_a_process_whose_only_segment_was_not_read_yet_is_not_gone(follower, tmp_path):
+    """Whose it is, its name says as long as none of its lines does."""
+    with Writer(tmp_path) as writer:
+        follower.drain()
+        first = writer.path
+        writer.rotate()
+        first.unlink()
+        follower.drain(deadline=0.0)
+        assert follower.bytes_unread == writer.path.stat().st_size
+        assert (follower.fold.state.gone, follower.writers_alive) == (0, 1)
+
+
+def test_a_process_that_only_a_last_line_without_end_tells_of_is_gone(follower, tmp_path):
+    (tmp_path / "events-aaaaaaaaaaaa-0.jsonl").write_bytes(Lines().header()[:-1])
+    follower.drain()
+    assert (follower.fold.state.logged, follower.fold.state.gone) == (1, 1)
+
+
+def test_a_segment_that_went_after_it_was_listed_keeps_no_other_from_being_read(
+    follower, tmp_path, monkeypatch
+):
+    for proc in ("aaaaaaaaaaaa", "bbbbbbbbbbbb"):
+        Lines(proc).segment(tmp_path, 0, [])
+    gone = "events-aaaaaaaaaaaa-0.jsonl"
+
+    def open_others(name, dir_fd=None, real=reading.open_regular):
+        if name == gone:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return real(name, dir_fd)
+
+    monkeypatch.setattr(reading, "open_regular", open_others)
+    follower.drain()
+    assert follower.fold.state.logged == 1
+    assert [(str(s.name), s.done) for s in follower.segments] == [
+        (gone, False),
+        ("events-bbbbbbbbbbbb-0.jsonl", True),
+    ]
+
+
 def test_what_cannot_be_opened_for_lack_of_descriptors_is_read_once_later(follower, tmp_path):
     """Out of descriptors: the directory cannot be opened, then not listed."""
     path = Lines().segment(tmp_path, 0, [("nixl_received", {"result": "complete"})])
@@ -546,9 +585,10 @@ def test_a_segment_replaced_under_its_name_is_read(follower, tmp_path):
 def test_files_that_go_are_forgotten_and_what_was_read_stays(follower, tmp_path):
     path = Lines().segment(tmp_path, 0, [("nixl_received", {"result": "complete"})])
     follower.drain()
+    assert follower.finished_bytes == path.stat().st_size
     path.unlink()
     follower.drain()
-    assert follower.segments == []
+    assert (follower.segments, follower.finished_bytes) == ([], 0)
     assert follower.fold.state.events["nixl_received"] == 1
 
 
@@ -650,10 +690,16 @@ def test_a_segment_that_a_snapshot_stands_for_is_not_read_though_it_remains(
     assert reader.covered
     assert (reader.segments, len(reader.leftover)) == ([], 3)
     assert (attempts(reader), reader.fold.state.duplicates) == (3, 0)
+    assert reader.snapshot_events == owner.fold.state.logged
+    # Each listing finds them once.
+    Lines("bbbbbbbbbbbb").segment(tmp_path, 0, [])
+    reader.drain()
+    assert (len(reader.segments), len(reader.leftover)) == (1, 3)
 
 
 def test_before_the_first_drain_there_is_nothing(follower) -> None:
     assert (follower.trouble, follower.directory_bytes, follower.finished_bytes) == ("", 0, 0)
+    assert follower.snapshot_events == 0
 
 
 def test_trouble_without_an_error_of_the_system_is_told_in_its_own_words(
@@ -677,6 +723,8 @@ def test_a_fold_is_not_based_on_a_snapshot_that_cannot_be_used(follower, tmp_pat
     assert not follower.is_based_on(found)
     follower.mark_snapshot_moved()
     assert (follower.snapshot_trouble, follower.snapshot_is_bad) == ("", False)
+    follower.mark_snapshot_bad(snapshot.BadSnapshot("junk"))
+    assert follower.snapshot_is_bad
 
 
 def test_what_was_shipped_and_swept_is_noted(follower) -> None:

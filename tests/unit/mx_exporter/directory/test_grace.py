@@ -155,9 +155,41 @@ def test_a_killed_rank_is_gone_when_its_grace_is_over_though_nothing_changes(
     writer.close()
     follower.drain()
     assert (loads(follower), follower.finished, follower.settles_in) == ((1, 0), 1, 10.0)
+    before = follower.changes
     clock.now += follower.settles_in
     follower.drain()
     assert (loads(follower), follower.settles_in) == ((0, 1), NEVER)
+    assert follower.changes > before
+
+
+def test_the_end_of_a_segment_is_a_change_though_its_process_has_its_grace(
+    writer: Writer, start: Callable[[], Follower]
+) -> None:
+    follower = start()
+    before = follower.changes
+    writer.close()
+    follower.drain()
+    assert (follower.finished, follower.fold.state.gone) == (1, 0)
+    assert follower.changes > before
+
+
+def test_a_lock_alone_that_takes_back_a_process_is_a_change(
+    writer: Writer, clock: Clock, tmp_path: Path
+) -> None:
+    """Of a segment that was read before, and waits for its second look."""
+    follower = Follower(str(tmp_path), Fold(CATALOG), settle_seconds=SETTLE_SECONDS, clock=clock)
+    follower.drain()
+    writer.close()
+    follower.drain()
+    assert follower.fold.state.gone == 1
+    with writer.lines.segment(tmp_path, 1, []).open("rb") as held:
+        follower.drain()
+        assert (follower.finished, follower.fold.state.gone) == (1, 1)
+        before = follower.changes
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        follower.drain()
+        assert (follower.fold.state.gone, follower.writers_alive) == (0, 1)
+        assert follower.changes > before
 
 
 def test_a_restart_within_the_grace_gives_it_again_and_one_after_it_does_not(
