@@ -21,6 +21,11 @@ from tests import support
 from tests.support import basics, bring_client
 from tests.support.shared import once
 
+# Tests start hundreds of processes: where Python keeps nothing that it compiled, each would compile
+# all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 #: Whether a test that is left out is a failure, as CI asks for.
 ALL = pytest.StashKey[bool]()
 
