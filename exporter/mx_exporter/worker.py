@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 #: Seconds that a thread works before it lets others go on, for how long it does, and the longest
 #: that it waits for them, as they may always be at work.
-STEP_SECONDS, ASIDE_SECONDS, MOST_ASIDE_SECONDS = 0.0003, 0.00005, 0.1
+STEP_SECONDS, ASIDE_SECONDS, MOST_ASIDE_SECONDS = 0.0002, 0.00005, 0.1
 
 
 class Worker:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
@@ -34,6 +35,10 @@ GZIP_LEVEL = 1
 
 #: Seconds that people wait for a drain, at most.
 PAGE_SECONDS = 2.0
+
+#: Seconds for which a client that came counts as one that scrapes, unless its request is known
+#: before: usually it is, in a fraction of them.
+ARRIVAL_SECONDS = 0.005
 
 #: Different pages for people that may wait to be made.
 PAGES_WAITING = 16
@@ -109,6 +114,8 @@ class Endpoint:
         self._worker: Worker | None = None
         #: Scrapes that wait for their answer.
         self._scrapes = 0
+        #: When the latest client came, until a request is known.
+        self._arrival = -math.inf
         #: Pages for people that are being made, or wait for it.
         self._making: dict[Hashable, asyncio.Future[Answer]] = {}
 
@@ -117,7 +124,12 @@ class Endpoint:
         if self._worker is not None:
             self._worker.close()
 
+    def arrived(self) -> None:
+        """A client came; what it asks for is not known yet."""
+        self._arrival = time.monotonic()
+
     async def __call__(self, request: Request) -> Answer:
+        self._arrival = -math.inf
         path = self._paths.get(request.page)
         if path is None and request.path.startswith("/loads/"):
             path = self._for_people
@@ -203,11 +215,15 @@ class Endpoint:
                 return plain(HTTPStatus.SERVICE_UNAVAILABLE, text, ("retry-after", "1"))
             if self._worker is None:
                 self._worker = Worker(asyncio.get_running_loop(), "mx-pages")
-            aside = StepAside(lambda: self._scrapes > 0)
+            aside = StepAside(self._is_urgent)
             make = partial(_made, look, path, request.query, aside, zipped=zipped)
             making = self._making[key] = self._worker.call(make)
             making.add_done_callback(lambda _: self._making.pop(key, None))
         return await asyncio.shield(making)
+
+    def _is_urgent(self) -> bool:
+        """Whether somebody scrapes, or may be about to. Any thread may ask."""
+        return self._scrapes > 0 or time.monotonic() - self._arrival < ARRIVAL_SECONDS
 
 
 _NOT_FOUND = plain(HTTPStatus.NOT_FOUND, "Not found. There are /metrics and /.")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import NamedTuple
+from collections.abc import Awaitable
+from typing import NamedTuple, Protocol
 
 from ..config import Listen, Settings
 from ..errors import MxError
 from .basic_auth import BasicAuth
-from .message import App
+from .message import Answer, Request
 from .server import Server
 from .sockets import bind
 from .web_config import WebConfigFile
@@ -22,6 +23,14 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two checks whether the files of the web configuration changed.
 CHECK_SECONDS = 1.0
+
+
+class App(Protocol):
+    """What answers requests, and wants to know of clients before they say what they ask for."""
+
+    def __call__(self, request: Request, /) -> Awaitable[Answer]: ...
+
+    def arrived(self) -> None: ...
 
 
 class BoundEndpoint(NamedTuple):
@@ -53,7 +62,7 @@ async def serve_endpoint(app: App, settings: Settings, bound: BoundEndpoint | No
         await asyncio.Event().wait()
         return
     auth = BasicAuth(app)
-    server = Server(auth, bound.sockets)
+    server = Server(auth, bound.sockets, arrived=app.arrived)
     try:
         _apply(bound.web, auth, server)
         await server.start()

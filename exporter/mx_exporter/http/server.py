@@ -15,6 +15,7 @@ import logging
 import resource
 import socket
 import ssl
+from collections.abc import Callable
 
 from ..errors import BindError
 from .connection import Connection
@@ -53,15 +54,22 @@ class Server:
 
     :param app: what answers requests.
     :param sockets: bound, and closed by :meth:`stop`.
+    :param arrived: told of each client that connects.
     :ivar tls: serve HTTPS by this context, from the next connection on.
     """
 
     def __init__(
-        self, app: App, sockets: list[socket.socket], tls: ssl.SSLContext | None = None
+        self,
+        app: App,
+        sockets: list[socket.socket],
+        tls: ssl.SSLContext | None = None,
+        *,
+        arrived: Callable[[], object] = lambda: None,
     ) -> None:
         self._app = app
         self._sockets = sockets
         self.tls = tls
+        self._arrived = arrived
         self._accepting: list[asyncio.Task[None]] = []
         #: Connections before the end of their handshake, by when they were accepted.
         self._arriving: dict[asyncio.Task[None], float] = {}
@@ -119,6 +127,7 @@ class Server:
                     await asyncio.sleep(EXHAUSTED_SECONDS)
                 continue  # or the client has gone already
             exhausted = False
+            self._arrived()
             arrival = loop.create_task(self._welcome(client, self.tls))
             self._arriving[arrival] = loop.time()
             arrival.add_done_callback(lambda done: self._arriving.pop(done, None))
